@@ -1,0 +1,89 @@
+"""The one edge where failures become text or JSON and an exit code."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import traceback
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
+
+from fleet import __version__
+from fleet.errors import FleetError, OutsideError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+INTERRUPTED = 130
+BUG = 70
+
+
+@contextmanager
+def readable_errors(*, as_json: bool, words: Sequence[str]) -> Iterator[None]:
+    """Turn every failure inside into a message and exit; never a traceback on the screen."""
+    try:
+        yield
+    except FleetError as error:
+        _leave(error, as_json=as_json)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)  # noqa: T201 - the edge
+        raise SystemExit(INTERRUPTED) from None
+    except BrokenPipeError:
+        # the reader left (`fleet logs | head`); point stdout elsewhere for the flush at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(0) from None
+    except OSError as error:
+        _leave(_outside(error), as_json=as_json)
+    except Exception as error:  # noqa: BLE001 - anything else is our bug, and said so
+        _leave(_bug(error, words), as_json=as_json)
+
+
+def _leave(error: FleetError, *, as_json: bool) -> NoReturn:
+    if as_json:
+        print(json.dumps({"error": error.as_json()}))  # noqa: T201 - the edge
+    else:
+        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the edge
+        if error.fix:
+            print(f"\nhint: {error.fix}", file=sys.stderr)  # noqa: T201 - the edge
+    raise SystemExit(error.exit_code) from None
+
+
+def _outside(error: OSError) -> OutsideError:
+    where = str(error.filename) if error.filename else None
+    fixes = {
+        "PermissionError": "check the owner and mode of the file",
+        "FileNotFoundError": "check the path",
+    }
+    fix = fixes.get(type(error).__name__, "see `df -h` and the system log")
+    return OutsideError(error.strerror or str(error), where=where, fix=fix)
+
+
+class Bug(FleetError):
+    """Our own mistake; the message names the log that tells it."""
+
+    kind = "bug"
+    exit_code = BUG
+
+
+def _bug(error: Exception, words: Sequence[str]) -> Bug:
+    """Write what a report needs into a log file and name it."""
+    text = (
+        f"fleet {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
+        f"command: fleet {' '.join(words)}\n\n{traceback.format_exc()}"
+    )
+    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
+    log = state / "fleet" / "bugs" / f"bug-{os.getpid()}.log"
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log.write_text(text)
+    except OSError:
+        print(text, file=sys.stderr)  # noqa: T201 - nowhere else to put it
+        return Bug(f"{type(error).__name__}: {error}", fix="please report the text above")
+    return Bug(
+        f"this is a bug in fleet: {type(error).__name__}: {error}",
+        where=str(log),
+        fix=f"please report it with the contents of `{log}`",
+    )
