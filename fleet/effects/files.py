@@ -1,0 +1,90 @@
+"""Read and write files; every write is whole or not there."""
+
+from __future__ import annotations
+
+import errno
+import os
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from fleet.errors import OutsideError
+
+DEFAULT_MODE = 0o644
+
+
+def read_text(path: Path | str) -> str:
+    """Return the file's text (UTF-8). Raises OSError."""
+    return Path(path).read_text(encoding="utf-8")
+
+
+def read_range(path: Path | str, offset: int, size: int) -> bytes:
+    """Return up to `size` bytes from `offset`. Raises OSError."""
+    with Path(path).open("rb") as file:
+        file.seek(offset)
+        return file.read(size)
+
+
+def write_atomically(path: Path | str, content: str | bytes, *, mode: int = DEFAULT_MODE) -> None:
+    """Replace `path` by `content` at once; a kill leaves the old file or the new one, whole.
+
+    Folders above are made. Raises `OutsideError` when the disk is full or not writable.
+    """
+    target = Path(path)
+    raw = content.encode() if isinstance(content, str) else content
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _replace(target, raw, mode)
+    except OSError as error:
+        raise _cannot_write(target, error) from None
+
+
+def append_line(path: Path | str, text: str) -> None:
+    """Append `text` and a line end in one write, on disk before it returns.
+
+    A line that a kill cut short is closed first, so that only that line is lost.
+    Raises `OutsideError` as `write_atomically` does.
+    """
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(target, os.O_RDWR | os.O_APPEND | os.O_CREAT, DEFAULT_MODE)
+        try:
+            _append(descriptor, text)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise _cannot_write(target, error) from None
+
+
+def _replace(target: Path, raw: bytes, mode: int) -> None:
+    descriptor, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(raw)
+            file.flush()
+            os.fchmod(file.fileno(), mode)
+            os.fsync(file.fileno())
+        Path(temporary).replace(target)
+    except BaseException:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        raise
+
+
+def _append(descriptor: int, text: str) -> None:
+    size = os.fstat(descriptor).st_size
+    cut = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
+    opening = "\n" if cut else ""
+    os.write(descriptor, f"{opening}{text}\n".encode())
+    os.fsync(descriptor)
+
+
+def _cannot_write(path: Path, error: OSError) -> OutsideError:
+    fixes = {
+        errno.ENOSPC: "free some space, see `df -h`; `fleet prune` removes what fleet can spare",
+        errno.EDQUOT: "free some space within your quota",
+        errno.EROFS: "the file system is read-only; set XDG_STATE_HOME to one that is not",
+    }
+    fix = fixes.get(error.errno or 0, "check the owner and mode of the folder")
+    return OutsideError(f"cannot write: {error.strerror or error}", where=str(path), fix=fix)
