@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
     from contextlib import AbstractContextManager
 
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.rim import Rim
-    from fleet.observe.observation import RunningServer
     from fleet.observe.server_client import ServerClient
     from fleet.profiles.kinds import Deployment, SettingScalar
 

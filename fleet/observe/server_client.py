@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -46,7 +46,7 @@ class ServerClient:
 
     def props(self) -> Mapping[str, Any]:
         """Return `/props`."""
-        return self._get("/props")
+        return cast("Mapping[str, Any]", self._get("/props"))
 
     def context(self) -> int | None:
         """Return the real context of one slot in tokens, None when the server does not say."""
@@ -56,7 +56,7 @@ class ServerClient:
 
     def slots(self) -> Sequence[Mapping[str, Any]]:
         """Return `/slots`."""
-        return self._get("/slots")  # type: ignore[no-any-return]
+        return cast("Sequence[Mapping[str, Any]]", self._get("/slots"))
 
     def metrics(self) -> dict[str, float]:
         """Return `/metrics` as name -> value; labelled samples are added up by name."""
@@ -69,7 +69,7 @@ class ServerClient:
 
     def models(self) -> Mapping[str, Any]:
         """Return `/v1/models`."""
-        return self._get("/v1/models")
+        return cast("Mapping[str, Any]", self._get("/v1/models"))
 
     def completion(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """POST `/completion`."""
@@ -115,9 +115,10 @@ class ServerClient:
     def _get(self, path: str) -> Any:  # noqa: ANN401 - JSON
         return self.http.get_json(f"{self.url}{path}", headers=self.headers, timeout_s=10.0)
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
+    def _post(self, path: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         url = f"{self.url}{path}"
-        return self.http.post_json(url, body, headers=self.headers, timeout_s=self.timeout_s)
+        answer = self.http.post_json(url, body, headers=self.headers, timeout_s=self.timeout_s)
+        return cast("Mapping[str, Any]", answer)
 
     def _stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         url = f"{self.url}{path}"
