@@ -18,3 +18,8 @@ def shipped_folder(name: type_of_folder) -> Path:
     """Return the folder `name` of this installation; it always exists."""
     installed = _PACKAGE / "_shipped" / name
     return installed if installed.is_dir() else _PACKAGE.parent / name
+
+
+def shipped_text(path: str) -> str:
+    """Return the text of a data file inside the package, named relative to it."""
+    return (_PACKAGE / path).read_text(encoding="utf-8")

@@ -1,0 +1,197 @@
+"""The shipped records of well-known models: shapes, caches, sizes by quantisation, buffers.
+
+`architectures.jsonl` holds one model a line, so that one is found and parsed without the
+others. A record's figures come from llama.cpp's own reservations and from measured files;
+`caches` are `[name, scope, layers, k_row, v_row, window, ratio]`, `states`
+`[name, layers, f32 values]`, `quants` `[bytes, experts, token_embd, output]`, layers are
+runs such as `0-4,6-10`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from dataclasses import replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from fleet.errors import UserError
+from fleet.facts.layer_kinds import MLA_ARCHS, ROLLBACK_ARCHS
+from fleet.facts.model_facts import CacheLayers, ComputeFigures, ModelFacts, StateLayers, Weights
+from fleet.shipped_files import shipped_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+RECORDS = "facts/architectures.jsonl"
+
+
+@lru_cache(maxsize=1)
+def record_lines() -> Mapping[str, str]:
+    """Return the shipped records by id, not yet parsed."""
+    lines = shipped_text(RECORDS).splitlines()
+    return {line[7 : line.index('"', 7)]: line for line in lines}  # {"id":"NAME",...
+
+
+@lru_cache(maxsize=128)
+def model_facts_from_record(name: str, quant: str | None = None) -> ModelFacts:
+    """Return the facts of a shipped architecture, with the weights of `quant` if given.
+
+    Raises `UserError` with near names for an unknown architecture or quantisation.
+    """
+    line = record_lines().get(name)
+    if line is None:
+        raise UserError(
+            f"`{name}` is not an architecture that fleet knows",
+            fix=near(name, record_lines(), "`fleet list model`, or give the model's GGUF file"),
+        )
+    facts = facts_from_record(json.loads(line))
+    return with_quant(facts, quant) if quant else facts
+
+
+def with_quant(facts: ModelFacts, quant: str) -> ModelFacts:
+    """Return the same model with the weights of one quantisation; `UserError` if unknown."""
+    by_fold = {name.casefold(): name for name in facts.quants}
+    known = by_fold.get(quant.casefold()) or by_fold.get(f"{quant}_moe".casefold())
+    if known is None:
+        hint = near(quant.upper(), facts.quants, f"known: {', '.join(sorted(facts.quants))}")
+        raise UserError(f"the size of `{facts.name}` as `{quant}` is not known", fix=hint)
+    return replace(facts, weights=facts.quants[known])
+
+
+def near(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return a hint with the nearest known names, or `otherwise`."""
+    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+    names = " or ".join(f"`{candidate}`" for candidate in close)
+    return f"did you mean {names}?" if close else otherwise
+
+
+def facts_from_record(record: Mapping[str, Any]) -> ModelFacts:
+    """Build the facts from a parsed line; the shipped file is trusted."""
+    rolls_back = record["arch"] in ROLLBACK_ARCHS
+    states = tuple(
+        StateLayers(name=name, layers=runs(layers), elements=elements, rolls_back=rolls_back)
+        for name, layers, elements in record["states"]
+    )
+    caches = tuple(_cache(row) for row in record["caches"])
+    params = record.get("params", (None, None))
+    recurrent = any(state.name == "recurrent" for state in states)
+    plain = ("arch", "n_layer", "n_embd", "n_ctx_train", "n_vocab", "n_head", "n_head_kv")
+    more = ("head_dim_k", "head_dim_v", "n_ff", "n_ff_exp", "n_expert", "n_expert_used", "n_swa")
+    return ModelFacts(
+        **{key: record[key] for key in (*plain, *more)},
+        name=record["id"],
+        source="record",
+        is_mla=record["arch"] in MLA_ARCHS,
+        is_recurrent=recurrent and not caches,
+        is_hybrid=recurrent and bool(caches),
+        tied_embeddings=record["tied"],
+        caches=caches,
+        states=states,
+        compute=_compute(record.get("compute")),
+        quants=_quants(record),
+        params=params[0],
+        active_params=params[1],
+    )
+
+
+def runs(text: str) -> tuple[int, ...]:
+    """Return the numbers of `0-4,6-10`."""
+    numbers: list[int] = []
+    for run in filter(None, text.split(",")):
+        first, _, last = run.partition("-")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return tuple(numbers)
+
+
+def _cache(row: Sequence[Any]) -> CacheLayers:
+    name, scope, layers, k_row, v_row, window, ratio = row
+    owners = runs(layers)
+    return CacheLayers(
+        name=name,
+        scope=scope,
+        layers=owners,
+        k_row=k_row,
+        v_row=v_row,
+        k_elements=len(owners) * k_row,
+        v_elements=len(owners) * v_row,
+        window=window,
+        ratio=ratio,
+    )
+
+
+def _compute(figures: Mapping[str, Any] | None) -> ComputeFigures | None:
+    if not figures or not figures["base"]:
+        return None
+    return ComputeFigures(
+        base=figures["base"],
+        dequant=figures["dequant"],
+        cpu={_pair(key): mib for key, mib in figures["cpu"].items()},
+        table={_typed_pair(key): tuple(row) for key, row in figures.get("table", {}).items()},
+        table_contexts=tuple(figures.get("contexts", ())),
+    )
+
+
+def _pair(key: str) -> tuple[int, int]:
+    context, ubatch = key.split("/")
+    return int(context), int(ubatch)
+
+
+def _typed_pair(key: str) -> tuple[str, int]:
+    kind, ubatch = key.split("/ub") if "/ub" in key else key.split("/")
+    return kind, int(ubatch)
+
+
+def _quants(record: Mapping[str, Any]) -> dict[str, Weights]:
+    """All quantisations: from the quantizer's rules, and measured files over them."""
+    tied, tables = record["tied"], record.get("host_tables", 0)
+    rules = {
+        name: Weights(
+            quant=name,
+            total=total,
+            experts=experts,
+            token_embd=token_embd,
+            output=output,
+            tied=tied,
+            largest_experts=_expert_tensors(record, experts),
+        )
+        for name, (total, experts, token_embd, output) in record["quants"].items()
+    }
+    measured = {
+        name: _scaled(name, size, rules, record, tables)
+        for name, size in record["measured"].items()
+        if name not in rules
+    }
+    return rules | measured
+
+
+def _scaled(
+    name: str, size: int, rules: Mapping[str, Weights], record: Mapping[str, Any], tables: int
+) -> Weights:
+    """Split a measured file's size in the proportions of the nearest rule."""
+    if not rules:
+        width = record["n_vocab"] * record["n_embd"]
+        table = width * 34 // 32 if width * 34 // 32 < size else 0
+        output = 0 if record["tied"] else table
+        return Weights(
+            quant=name, total=size, token_embd=table, output=output or table,
+            tied=record["tied"], host_tables=tables,
+        )  # fmt: skip
+    nearest = min(rules.values(), key=lambda weights: abs(weights.total - size))
+    experts = size * nearest.experts // nearest.total
+    return replace(
+        nearest,
+        quant=name,
+        total=size,
+        experts=experts,
+        host_tables=tables,
+        largest_experts=_expert_tensors(record, experts),
+    )
+
+
+def _expert_tensors(record: Mapping[str, Any], experts: int) -> tuple[int, ...]:
+    """Return the size of one expert tensor (gate, up or down of one layer), twice."""
+    if not experts:
+        return ()
+    one = experts // (3 * record["n_layer"])
+    return (one, one)
