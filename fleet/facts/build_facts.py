@@ -22,6 +22,11 @@ class Flag:
     removed: bool = False  # a stub that only says what replaced it
     choices: tuple[str, ...] = ()  # accepted values, where the help lists them
 
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """All names, the negative ones last."""
+        return (*self.names, *self.negations)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildFacts:
@@ -29,7 +34,9 @@ class BuildFacts:
 
     `number` is the llama.cpp build (11549 for b11549), for snapshots older than the
     table's first number it is None and `date` (ISO) orders them; vLLM has a `version`.
-    `source` says whether the engine's own help or the shipped table was read.
+    `source` says whether the engine's own help or the shipped table was read. `inferred`:
+    the program does not tell its number, the nearest known build's stands in for it.
+    `after` and `before` are the known builds around one that the table does not list.
     """
 
     engine: Engine
@@ -39,6 +46,29 @@ class BuildFacts:
     commit: str | None = None
     flags: Mapping[str, Flag]  # by each of its names and negations
     source: Literal["help", "table"]
+    inferred: bool = False
+    after: str | None = None
+    before: str | None = None
+
+    @property
+    def order(self) -> float:
+        """A number that grows with the build; dated snapshots lie below all numbers."""
+        if self.number is not None:
+            return float(self.number)
+        return float(self.date.replace("-", "")) / 1e5 if self.date else 0.0
+
+    @property
+    def name(self) -> str:
+        """How people call it: `b11549`, `2025-09-29`, `0.33.0`."""
+        if self.number is not None:
+            return f"b{self.number}"
+        return self.date or self.version or "unknown"
+
+    def changed(self, after: float, by: float) -> bool | None:
+        """Whether a change that came in `after < build <= by` is in: True, False, unknown."""
+        if self.order >= by:
+            return True
+        return False if self.order <= after else None
 
     def __contains__(self, flag: str) -> bool:
         """Whether the build accepts `flag` (a removed stub is not accepted)."""
