@@ -6,7 +6,7 @@ Sizes are bytes (`ByteSize`), rates bytes a second (`Bandwidth`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ LAYERS: tuple[Layer, ...] = (
     "default", "engine", "hardware", "model", "workload", "deployment", "tuned", "pinned", "--set",
 )  # fmt: skip
 Kind = Literal["hardware", "model", "engine", "workload", "conversation", "deployment", "tuned"]
+KINDS: tuple[Kind, ...] = (
+    "hardware", "model", "engine", "workload", "conversation", "deployment", "tuned",
+)  # fmt: skip
+Topology = Literal["single", "replicas", "rpc", "tensor-parallel"]
 RuntimeName = Literal["embedded", "podman", "ansible"]
 
 
@@ -81,7 +85,7 @@ class HardwareProfile:
     nodes: int = 1  # a pair of Sparks is 2
     fabric: str | None = None
     fabric_bandwidth: Bandwidth | None = None
-    settings: Mapping[str, SettingValue]
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,8 +120,8 @@ class ModelProfile:
     draft_repo: str | None = None
     draft_path: str | None = None
     draft_file: str | None = None
-    sampling: Mapping[str, float]
-    settings: Mapping[str, SettingValue]
+    sampling: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -129,10 +133,10 @@ class EngineProfile:
     engine: Literal["llama.cpp", "ik_llama.cpp", "vllm", "embedded"]
     image: str | None = None
     containerfile: str | None = None  # a template of containers/, by name
-    build_args: Mapping[str, str]
+    build_args: Mapping[str, str] = field(default_factory=dict)
     program: str | None = None
     build: str | None = None  # compiled for when neither image nor binary is at hand
-    settings: Mapping[str, SettingValue]
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +151,7 @@ class WorkloadProfile:
     turns: int = 1
     users: int = 1
     depth_tokens: int = 0
-    settings: Mapping[str, SettingValue]
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -204,9 +208,42 @@ class TunedProfile:
     fingerprint: str
     build: str
     model_digest: str
-    measured: Mapping[str, SettingScalar]
+    measured: Mapping[str, SettingScalar] = field(default_factory=dict)
     date: str
-    settings: Mapping[str, SettingValue]
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeploymentProfile:
+    """A deployment as written: other profiles by name, layers not yet resolved.
+
+    `container_engine` takes the place of `engine` when the runtime is podman or ansible.
+    `lines` are the lines on which the keys stand, for messages about what they name.
+    """
+
+    name: str
+    place: Place
+    hardware: str
+    model: str
+    engine: str
+    container_engine: str | None = None
+    workload: str | None = None
+    hosts: tuple[HostTarget, ...] = ()
+    topology: Topology = "single"
+    runtime: RuntimeName | None = None
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
+    pinned: Mapping[str, SettingValue] = field(default_factory=dict)
+    shared_prefix: SharedPrefix | None = None
+    bind: str = "127.0.0.1"
+    port: int = 8080
+    api_key: bool = False
+    tls: Tls | None = None
+    batch: str = "1"
+    allow_dangerous: bool = False
+    memory_limit: ByteSize | None = None
+    models_dir: str | None = None
+    extra_args: tuple[str, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -227,9 +264,9 @@ class Deployment:
     engine: EngineProfile
     workload: WorkloadProfile | None = None
     hosts: tuple[HostTarget, ...] = ()
-    topology: Literal["single", "replicas", "rpc", "tensor-parallel"] = "single"
+    topology: Topology = "single"
     runtime: RuntimeName | None = None
-    settings: Mapping[str, SettingValue]
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
     pinned: frozenset[str] = frozenset()
     shared_prefix: SharedPrefix | None = None
     bind: str = "127.0.0.1"
@@ -243,3 +280,22 @@ class Deployment:
     extra_args: tuple[str, ...] = ()
     tuned: TunedProfile | None = None
     tuned_candidates: tuple[TunedProfile, ...] = ()
+
+
+Profile = (
+    HardwareProfile
+    | ModelProfile
+    | EngineProfile
+    | WorkloadProfile
+    | ConversationProfile
+    | DeploymentProfile
+    | TunedProfile
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExampleFile:
+    """A file that documents the keys of every kind, one section each; nothing is made of it."""
+
+    name: str
+    place: Place

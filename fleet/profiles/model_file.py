@@ -1,0 +1,55 @@
+"""A deployment for a model that no profile names: a GGUF file or a repository's."""
+
+from __future__ import annotations
+
+import re
+
+from fleet.errors import UserError
+from fleet.profiles.kinds import DeploymentProfile, ModelProfile, Place
+
+HUGGING_FACE = "hf:"
+_REPO = re.compile(r"hf:([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
+_SPLIT = re.compile(r"-\d{5}-of-\d{5}$")
+_LONGEST_NAME = 48
+
+
+def is_model(word: str) -> bool:
+    """Whether `word` names a model rather than a deployment."""
+    return word.startswith(HUGGING_FACE) or word.lower().endswith(".gguf")
+
+
+def model_of(word: str) -> ModelProfile:
+    """Return the model that `path/to/model.gguf` or `hf:ORG/REPO:QUANT` names.
+
+    Raises `UserError` for a malformed repository. The file is not looked at.
+    """
+    place = Place(file=word, line=0)
+    if not word.startswith(HUGGING_FACE):
+        stem = word.replace("\\", "/").rsplit("/", 1)[-1][: -len(".gguf")]
+        return ModelProfile(name=_name(_SPLIT.sub("", stem)), place=place, path=word)
+    match = _REPO.fullmatch(word)
+    if match is None:
+        message = f"`{word}` names no repository"
+        raise UserError(message, fix="write `hf:ORG/REPO:QUANT`, such as `hf:org/name-GGUF:Q4_K_M`")
+    repo, quant = match[1], match[2]
+    stem = re.sub(r"-gguf$", "", repo.split("/")[1], flags=re.IGNORECASE)
+    name = _name(f"{stem}-{quant}" if quant else stem)
+    return ModelProfile(name=name, place=place, repo=repo, quant=quant)
+
+
+def deployment_of(model: ModelProfile) -> DeploymentProfile:
+    """Return a deployment of `model`, named after it, on this machine's own hardware."""
+    return DeploymentProfile(
+        name=model.name,
+        place=model.place,
+        hardware="auto",
+        model=model.name,
+        engine="embedded",
+        container_engine="llama.cpp",
+    )
+
+
+def _name(stem: str) -> str:
+    """Return `stem` as a name that containers may have."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:_LONGEST_NAME]
+    return name or "model"
