@@ -283,11 +283,11 @@ class Scalar:
         text = str(node.value)
         if node.tag == _NULL:
             return None
-        if node.style is None and _INTEGER.fullmatch(text):
+        if not node.style and _INTEGER.fullmatch(text):
             return int(text)
-        if node.style is None and _NUMBER.fullmatch(text):
+        if not node.style and _NUMBER.fullmatch(text):
             return float(text)
-        return {"true": True, "false": False}.get(text, text) if node.style is None else text
+        return {"true": True, "false": False}.get(text, text) if not node.style else text
 
     def schema(self) -> JsonSchema:
         """Return the schema of any scalar."""
@@ -419,7 +419,7 @@ def _scalar(node: Node, wanted: str) -> str:
 
 def _plain(node: Node, wanted: str) -> str:
     text = _scalar(node, wanted)
-    if isinstance(node, ScalarNode) and node.style is not None:
+    if isinstance(node, ScalarNode) and node.style:
         raise Mistake(f"is text, wanted is {wanted}", fix="remove the quotes")
     return text
 
