@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from fleet.effects.profile_folders import read_profile_folders
 from fleet.profiles.library import ProfileLibrary, ProfileSource
-from fleet.profiles.model_file import deployment_of, is_model, model_of
+from fleet.profiles.model_file import deployment_of, is_model
 from fleet.profiles.resolve_deployment import resolve_deployment, resolve_written
 from fleet.shipped_files import shipped_folder
 
@@ -41,6 +41,5 @@ def load_deployment(
     """
     known = library or load_library(profiles)
     if is_model(name) and not known.has("deployment", name):
-        model = model_of(name)
-        return resolve_written(known, deployment_of(model), sets, runtime=runtime, model=model)
+        return resolve_written(known, deployment_of(name), sets, runtime=runtime)
     return resolve_deployment(known, name, sets=sets, runtime=runtime)

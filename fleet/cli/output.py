@@ -21,9 +21,10 @@ console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 notes = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE)
 
 
-def print_json(document: Any) -> None:  # noqa: ANN401 - whatever JSON can say
+def print_json(document: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON
     """Print one JSON document on stdout."""
-    sys.stdout.write(json.dumps(document, ensure_ascii=False, default=_plain) + "\n")
+    text = json.dumps(document, ensure_ascii=False, default=_plain, indent=indent)
+    sys.stdout.write(text + "\n")
 
 
 def note(text: str) -> None:

@@ -70,12 +70,13 @@ def _user_folders(extra: Iterable[str | Path], shipped: Path) -> Iterator[Path]:
 
 
 def _files(folder: Path, layer: Literal["user", "shipped"]) -> Iterator[ProfileFile]:
+    here = str(Path.cwd()) + os.sep
     for path in _paths(folder):
         try:
             content = Path(path).read_bytes()
         except OSError:
             continue
-        yield ProfileFile(path=path, layer=layer, content=content)
+        yield ProfileFile(path=_as_written(path, here), layer=layer, content=content)
 
 
 def _paths(folder: Path) -> Iterator[str]:
@@ -92,6 +93,11 @@ def _paths(folder: Path) -> Iterator[str]:
         if entry.is_dir() and not entry.name.startswith("."):
             inner = sorted(os.scandir(entry.path), key=lambda file: file.name)
             yield from (file.path for file in inner if _is_profile(file))
+
+
+def _as_written(path: str, here: str) -> str:
+    """Return `path` relative to the working folder when it lies below."""
+    return path.removeprefix(here)
 
 
 def _is_profile(entry: os.DirEntry[str]) -> bool:

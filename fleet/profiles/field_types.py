@@ -25,11 +25,16 @@ if TYPE_CHECKING:
 
     from yaml.nodes import Node
 
+    from fleet.profiles.settings_table import SettingRow
+
 JsonSchema = dict[str, Any]
 
 _NULL = "tag:yaml.org,2002:null"
 _INTEGER = re.compile(r"-?(0|[1-9]\d*)")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
+
+_SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*([KMGTkmgt][iI]?)?[bB]\s*$"
+_RATE_PATTERN = r"^\s*\d+(\.\d+)?\s*([KMGTkmgt][iI]?)?[bB]/s\s*$"
 
 
 class Mistake(Exception):
@@ -221,8 +226,8 @@ class Measure:
 
     def schema(self) -> JsonSchema:
         """Return a string's schema with the units."""
-        suffix = "/s" if self.parse is Bandwidth.parse else ""
-        return {"type": "string", "pattern": rf"^\s*\d+(\.\d+)?\s*[KMGTkmgt]?[iI]?[bB]{suffix}\s*$"}
+        pattern = _RATE_PATTERN if self.parse == Bandwidth.parse else _SIZE_PATTERN
+        return {"type": "string", "pattern": pattern}
 
 
 SIZE = Measure(ByteSize.parse, "a size such as `24 GiB`", most=ByteSize.parse("1024 TiB"))
@@ -320,7 +325,7 @@ class Settings:
         return {
             "type": "object",
             "additionalProperties": False,
-            "properties": {name: {"description": row.meaning} for name, row in SETTINGS.items()},
+            "properties": {name: _setting_schema(row) for name, row in SETTINGS.items()},
         }
 
 
@@ -393,6 +398,28 @@ def child(of: FieldType, node: Node, path: str, reading: Reading) -> Any:  # noq
     except Mistake as mistake:
         reading.note(node, path, mistake)
         return None
+
+
+def _setting_schema(row: SettingRow) -> JsonSchema:
+    """Return the schema of one row; null and `default` leave the setting to the engine."""
+    number = {
+        key: bound
+        for key, bound in (("minimum", row.minimum), ("maximum", row.maximum))
+        if bound is not None
+    }
+    words: list[JsonSchema] = [{"enum": [None, "default"]}]
+    values: dict[str, list[JsonSchema]] = {
+        "int": [{"type": "integer", **number}],
+        "float": [{"type": "number", **number}],
+        "bool": [{"type": "boolean"}],
+        "choice": [Choice(row.choices).schema()],
+        "choices": [{"type": "string"}],
+        "text": [{"type": ["string", "number"]}],
+        "path": [{"type": "string"}],
+        "layers": [{"type": "integer", **number}, {"enum": ["all", "auto"]}],
+        "mib": [{"type": "integer", **number}, {"type": "string", "pattern": _SIZE_PATTERN}],
+    }
+    return {"description": row.meaning, "anyOf": [*values[row.kind], *words]}
 
 
 def _setting(name: str, node: Node) -> SettingScalar:

@@ -148,6 +148,8 @@ _CONVERSATION = {
     "turns": _must(Items(_TEXT), "the user's messages in order"),
 }
 
+_MODEL_WORD = Text(rf"{NAME}|hf:[\w.-]+/[\w.-]+(:[\w.-]+)?|.+\.gguf", "a model")
+
 _SHARED_PREFIX = Record(
     {
         "system": _row(_TEXT, "the system prompt that all requests begin with"),
@@ -177,7 +179,7 @@ _TLS = Record(
 
 _DEPLOYMENT = {
     "hardware": _must(NAME_TEXT, "hardware profile, `auto` for this machine"),
-    "model": _must(NAME_TEXT, "model profile"),
+    "model": _must(_MODEL_WORD, "model profile, `path/to/model.gguf` or `hf:ORG/REPO:QUANT`"),
     "engine": _must(NAME_TEXT, "engine profile"),
     "container_engine": _row(NAME_TEXT, "engine profile in containers, instead of `engine`"),
     "workload": _row(NAME_TEXT, "workload profile to tune and bench for"),

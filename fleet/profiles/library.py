@@ -69,8 +69,9 @@ class ProfileLibrary:
 
     def __init__(self, sources: Iterable[ProfileSource]) -> None:
         """Take the sources, the user's before the shipped ones."""
+        self.sources = tuple(sources)
         self._entries: dict[tuple[Kind, str], Entry] = {}
-        for source in sources:
+        for source in self.sources:
             entry = _entry(source)
             if entry is not None:
                 self._entries.setdefault((entry.kind, entry.name), entry)
@@ -98,7 +99,12 @@ class ProfileLibrary:
         Raises `UserError` for an unknown name (with the near one; `where` says who asked)
         and `BadProfile` for a file that is wrong.
         """
-        kind = _KIND_OF[wanted]
+        profile = self.profile(_KIND_OF[wanted], name, where=where)
+        assert isinstance(profile, wanted)  # noqa: S101 - the entry's kind is the file's own
+        return profile
+
+    def profile(self, kind: Kind, name: str, *, where: str | None = None) -> Profile:
+        """Return the profile of that kind and name, as `find` does."""
         entry = self._entries.get((kind, name))
         if entry is None:
             raise self._unknown(kind, name, where)
@@ -106,7 +112,6 @@ class ProfileLibrary:
         if profile is None:
             profile = parse_profile(entry.source.content, file=entry.file)
             self._parsed[(kind, name)] = profile
-        assert isinstance(profile, wanted)  # noqa: S101 - the entry's kind is the file's own
         return profile
 
     def tuned_for(self, deployment: str) -> tuple[kinds.TunedProfile, ...]:

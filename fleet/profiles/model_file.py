@@ -37,13 +37,14 @@ def model_of(word: str) -> ModelProfile:
     return ModelProfile(name=name, place=place, repo=repo, quant=quant)
 
 
-def deployment_of(model: ModelProfile) -> DeploymentProfile:
-    """Return a deployment of `model`, named after it, on this machine's own hardware."""
+def deployment_of(word: str) -> DeploymentProfile:
+    """Return a deployment of the model that `word` names, on this machine's own hardware."""
+    model = model_of(word)
     return DeploymentProfile(
         name=model.name,
         place=model.place,
         hardware="auto",
-        model=model.name,
+        model=word,
         engine="embedded",
         container_engine="llama.cpp",
     )

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import yaml
 from yaml.nodes import MappingNode, ScalarNode
 
-from fleet.profiles.field_types import Field, Reading, Record
-from fleet.profiles.kind_tables import HEAD, TABLES
+from fleet.profiles.field_types import Field, Mistake, Reading, Record
+from fleet.profiles.kind_tables import HEAD, NAME_TEXT, TABLES
 from fleet.profiles.kinds import DeploymentProfile, ExampleFile, Place, Profile
 from fleet.profiles.problems import BadProfile, Problem, near_name
 from fleet.profiles.rules import broken_rules
@@ -119,11 +119,12 @@ def _read(root: MappingNode, kind: str, reading: Reading) -> Profile | ExampleFi
     lines = {
         key.value: key.start_mark.line + 1 for key, _ in root.value if isinstance(key, ScalarNode)
     }
+    if "name" not in values:
+        values["name"] = _name_of_file(root, reading)
     reading.problems.extend(broken_rules(kind, values, lines))
     if reading.problems:
         return None
     del values["kind"], values["version"]
-    values.setdefault("name", _stem(reading.file))
     values["place"] = Place(file=reading.file, line=lines["kind"])
     if record.make is DeploymentProfile:
         values["lines"] = lines
@@ -131,6 +132,11 @@ def _read(root: MappingNode, kind: str, reading: Reading) -> Profile | ExampleFi
     return profile
 
 
-def _stem(file: str) -> str:
-    name = file.rsplit("/", 1)[-1]
-    return name.rsplit(".", 1)[0] if "." in name else name
+def _name_of_file(root: MappingNode, reading: Reading) -> str | None:
+    stem = reading.file.replace("\\", "/").rsplit("/", 1)[-1].rsplit(".", 1)[0]
+    try:
+        return NAME_TEXT.read_text(stem)
+    except Mistake:
+        mistake = Mistake("is missing, and the file's name does not serve", fix="add `name:`")
+        reading.note(root, "name", mistake)
+        return None

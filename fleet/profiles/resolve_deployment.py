@@ -21,6 +21,7 @@ from fleet.profiles.kinds import (
     TunedProfile,
     WorkloadProfile,
 )
+from fleet.profiles.model_file import is_model, model_of
 from fleet.profiles.problems import near_name
 from fleet.profiles.settings_table import SETTINGS, parse_setting
 
@@ -66,9 +67,8 @@ def resolve_written(
     sets: Sequence[str] = (),
     *,
     runtime: RuntimeName | None = None,
-    model: ModelProfile | None = None,
 ) -> Deployment:
-    """Return `written` resolved; `model` stands for a model that is no profile (a file)."""
+    """Return `written` resolved; its model may be a file or a repository, see `model_of`."""
     overrides = parse_sets(sets)
     keys = {**_own_keys(written), **overrides.keys}
     if runtime:
@@ -81,7 +81,7 @@ def resolve_written(
         name=written.name,
         place=written.place,
         hardware=hardware,
-        model=model or library.find(ModelProfile, named["model"][0], where=named["model"][1]),
+        model=_model(library, *named["model"]),
         engine=engine,
         workload=library.find(WorkloadProfile, workload[0], where=workload[1])
         if workload
@@ -186,6 +186,12 @@ def _named_profiles(
             place = Place(file=written.place.file, line=written.lines.get(key, written.place.line))
             named[kind] = (getattr(written, key), f"{place}: {key}")
     return named
+
+
+def _model(library: ProfileLibrary, name: str, where: str) -> ModelProfile:
+    if is_model(name) and not library.has("model", name):
+        return model_of(name)
+    return library.find(ModelProfile, name, where=where)
 
 
 def _check_hosts(written: DeploymentProfile, library: ProfileLibrary) -> None:

@@ -94,7 +94,11 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {
         ),
     ),
     "deployment": (
-        Rule("name", lambda values: values.get("name") in _RESERVED, "is a word of the commands"),
+        Rule(
+            "name",
+            lambda values: values.get("name") in _RESERVED,
+            "is reserved for commands, choose another",
+        ),
         Rule("hosts", _repeated_host, "names a host twice"),
         Rule("pinned", _pinned_twice, "repeats a setting of `settings`; one place is enough"),
         Rule("shared_prefix", _odd_prefix, "needs exactly one of `system`, `file`, `messages`"),
