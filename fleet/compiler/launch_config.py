@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 SettingScalar = str | int | float | bool | None
 Role = Literal["server", "rpc-worker", "tp-worker"]
+Network = Literal["bridge", "host"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +44,7 @@ class SecretFile:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Health:
-    """How to ask the running server whether it is ready."""
+    """How to ask the running server whether it is ready; no `path`: its port accepts."""
 
     path: str = "/health"
     interval_s: float = 10.0
@@ -58,7 +59,9 @@ class LaunchConfig:
 
     `argv` is without the program. `settings` are the resolved values in fleet's own words,
     kept for drift and for the embedded engine, whose attributes stand in `attributes`.
-    `bind` is the address the server listens on (on the host), `port` its port there.
+    `bind` is the address the server listens on (on the host), `port` its port there. In a
+    container of the `bridge` network the server listens on all addresses inside and the same
+    port is published on `bind` alone; of the `host` network it listens on `bind` itself.
     `digest` identifies the launch: same input, same bytes, same digest.
     """
 
@@ -78,6 +81,7 @@ class LaunchConfig:
     devices: tuple[str, ...] = ()
     bind: str = "127.0.0.1"
     port: int = 8080
+    network: Network = "bridge"
     caps: tuple[str, ...] = ()
     cpuset: str | None = None
     cpuset_mems: str | None = None

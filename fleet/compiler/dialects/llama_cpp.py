@@ -1,0 +1,296 @@
+"""llama-server of one build: what its options are called there, and what they mean there.
+
+Builds differ in names (the shipped table or the build's own help decides) and in meanings
+(the rules below, each with the builds between which the change came).
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from fleet.compiler.dialects.llama_cpp_speculation import SPECULATION_SETTINGS, say_speculation
+from fleet.compiler.dialects.llama_cpp_words import WORDS
+from fleet.compiler.dialects.spelling import Settings, Spelled, Wish, cannot_express, say
+from fleet.errors import CannotExpress, UserError
+from fleet.profiles.settings_table import IK_KV_TYPES
+
+if TYPE_CHECKING:
+    from fleet.facts.build_facts import BuildFacts
+
+PROGRAM = "llama-server"
+TRACE_LEVEL = 4
+# level 4 became TRACE, which holds no prompt text, between these builds; DEBUG before
+_TRACE = (9113, 9246)
+# `-lm mlock` first locked mapped memory, then memory of its own
+_LOCK_WITHOUT_MAP = (10142, 10189)
+_LOAD_MODE = (10068, 10142)
+_AUTO_LOAD_MODE = (10229, 10448)
+_LAYERS_BY_WORD = (202.60113, 202.60227)
+_SPLIT_TENSOR = (8672, 9093)
+_ROTATION_SINCE = 8672
+_NOT_HERE = frozenset(
+    """cpuset cpuset_mems shm_size network draft_model checkpoint_tolerance cache_ram_similarity
+    mla_attention attention_max_batch fused_moe graph_reuse runtime_repack expert_reduction
+    grouped_experts k_cache_hadamard v_cache_hadamard merge_qkv merge_up_gate swa_compress
+    huge_pages tensor_parallel pipeline_parallel gpu_memory_utilization max_num_seqs
+    max_num_batched_tokens prefix_caching prefix_retention_interval prefix_match_unit
+    kv_cache_dtype block_size dtype quantization enforce_eager chunked_prefill expert_parallel
+    async_scheduling swa_bounded_replay mamba_cache_mode speculative_config reasoning_parser
+    tool_call_parser tokenizer_mode trust_remote_code prompt_tokens_details kv_offload_gib
+    master_port nccl_ib_hca nccl_ib_gid_index""".split()
+)
+_CONTAINER = frozenset({"cpuset", "cpuset_mems", "shm_size", "network"})
+# what fleet itself decides, or what would put a secret into the argument list
+OWN_OPTIONS = frozenset(
+    """-m --model --host --port --api-key --api-key-file --ssl-key-file --ssl-cert-file
+    -hft --hf-token --rpc""".split()
+)
+DANGEROUS_OPTIONS = frozenset(
+    """--tools --tools-runtime --agent -ag --mcp-servers-config --mcp-servers-json
+    --ui-mcp-proxy --webui-mcp-proxy --props --media-path --path --spec-synth-len
+    --spec-synth-rates --override-kv --cors-origins --log-prompts-dir""".split()
+)
+
+
+def spell(wish: Wish) -> Spelled:
+    """Return the argument list (without the program), variables and warnings.
+
+    Raises `CannotExpress` for what the build has no word or no such meaning for.
+    """
+    spelled = Spelled()
+    build, settings = wish.build, dict(wish.settings)
+    spelled.argv += ["-m", wish.model_path, "--host", wish.listen, "--port", str(wish.port)]
+    _say_first_of_build(spelled, build, wish)
+    for name in ("threads", "threads_batch", "ctx_size", "parallel", "kv_unified"):
+        if name in settings:
+            say(spelled, build, name, WORDS[name], settings.pop(name))
+    for name, value in settings.items():
+        _say_one(spelled, wish, name, value)
+    say_speculation(spelled, wish)
+    if wish.rpc_servers:
+        spelled.argv += ["--rpc", ",".join(wish.rpc_servers)]
+    _say_safety(spelled, wish)
+    spelled.argv += check_extra_args(wish.extra_args, build)
+    return spelled
+
+
+def _say_first_of_build(spelled: Spelled, build: BuildFacts, wish: Wish) -> None:
+    if build.before is None and build.after is not None:
+        newest = f"`{build.name}` is newer than the table, spelled as {build.after}"
+        spelled.warn("newer-build", newest)
+    if build.inferred:
+        message = f"the engine does not tell its build; taken as like {build.name}"
+        spelled.warn("build-inferred", message)
+    if wish.api_key_file:
+        spelled.argv += ["--api-key-file", wish.api_key_file]
+    if wish.tls_files:
+        certificate, key = wish.tls_files
+        spelled.argv += ["--ssl-cert-file", certificate, "--ssl-key-file", key]
+
+
+def _say_one(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
+    if name in SPECULATION_SETTINGS or name in _CONTAINER:
+        return
+    if name in _NOT_HERE:
+        raise cannot_express(wish.build, name, ())
+    special = _SPECIAL.get(name)
+    if special is not None:
+        special(spelled, wish, value)
+    else:
+        _check_choice(wish.build, name, value)
+        say(spelled, wish.build, name, WORDS[name], value)
+
+
+def _check_choice(build: BuildFacts, name: str, value: str | float) -> None:
+    """Refuse a word that the build's help does not list for this option."""
+    row = WORDS[name]
+    flag = next((build.flags[word] for word in row.names if word in build), None)
+    if flag is None or not flag.choices or not isinstance(value, str) or name in _OPEN:
+        return
+    if value not in flag.choices:
+        listed = ", ".join(flag.choices)
+        message = f"{build.engine} {build.name} knows `{flag.names[0]}` as {listed}, not `{value}`"
+        raise CannotExpress(message, where=name, fix="use one of these")
+
+
+_OPEN = frozenset({"chat_template", "samplers", "tools", "reasoning_format", "reasoning_effort"})
+
+
+def _say_numa(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    if value != "off":
+        say(spelled, wish.build, "numa", WORDS["numa"], value)
+
+
+def _say_cache_type(half: str, spelled: Spelled, wish: Wish, value: str | float) -> None:
+    name = f"cache_type_{half}"
+    if value in IK_KV_TYPES:
+        message = f"`{value}` is a type of ik_llama.cpp only"
+        raise CannotExpress(message, where=name, fix="`q8_0` is near")
+    say(spelled, wish.build, name, WORDS[name], value)
+
+
+def _say_gpu_layers(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    words = wish.build.changed(*_LAYERS_BY_WORD)
+    if value == "all":
+        value = "all" if words else 999  # more than any model has
+    if value == "auto" and not words:
+        if words is None:
+            raise _unclear(wish.build, "gpu_layers", "`auto` was not known at first")
+        return
+    say(spelled, wish.build, "gpu_layers", WORDS["gpu_layers"], value)
+
+
+def _say_split_mode(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    if value in {"graph", "attn"}:
+        message = f"`{value}` is a mode of ik_llama.cpp only"
+        raise CannotExpress(message, where="split_mode", fix="`tensor` is near")
+    flag = wish.build.flags.get("-sm")
+    listed = value in flag.choices if flag and flag.choices else wish.build.changed(*_SPLIT_TENSOR)
+    if value == "tensor" and not listed:
+        message = f"{wish.build.name} does not surely know `tensor`, which came with b8929"
+        raise CannotExpress(message, where="split_mode", fix="use b9093 or later")
+    say(spelled, wish.build, "split_mode", WORDS["split_mode"], value)
+
+
+def _say_fit(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    name = "-fit" if "-fit" in wish.build else None
+    if name:
+        spelled.argv += [name, "on" if value else "off"]
+    elif value:
+        raise cannot_express(wish.build, "fit", ("-fit",))
+
+
+def _say_load_mode(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    """Choose among old and new options so that the mode means the same in every build."""
+    build, mode = wish.build, str(value)
+    if mode == "auto":
+        mode = _automatic_mode(wish)
+    if not mode:
+        return
+    if "-lm" not in build:
+        old = _OLD_LOAD_OPTIONS[mode]
+        missing = [name for name in old if name not in build and name != "--mmap"]
+        if missing or (mode.endswith("mlock") and build.changed(*_LOAD_MODE) is None):
+            raise _unclear(build, "load_mode", "how `mlock` and mmap go together changed here")
+        spelled.argv += [name for name in old if name in build]
+        return
+    locks_alone = build.changed(*_LOCK_WITHOUT_MAP)
+    if mode.endswith("mlock"):
+        if locks_alone is None or (mode == "mlock" and not locks_alone):
+            why = "`-lm mlock` also maps the file until b10142 and does not since b10189"
+            raise _unclear(build, "load_mode", why)
+        mode = mode if locks_alone else "mlock"
+    spelled.argv += ["-lm", mode]
+
+
+def _automatic_mode(wish: Wish) -> str:
+    """Return what `auto` comes to: mapped, unless the GPU's memory is the host's own."""
+    known = wish.build.changed(*_AUTO_LOAD_MODE)
+    flag = wish.build.flags.get("-lm")
+    if flag and flag.choices:
+        known = "auto" in flag.choices
+    if known:
+        return "auto"
+    return "none" if wish.unified_gpu else ""
+
+
+_OLD_LOAD_OPTIONS = {
+    "none": ("--no-mmap",),
+    "mmap": ("--mmap",),  # before it had a positive name mapping was the default
+    "mlock": ("--no-mmap", "--mlock"),
+    "mmap+mlock": ("--mmap", "--mlock"),
+    "dio": ("-dio",),
+}
+
+
+def _say_reasoning(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    """Set one thinking policy; before `--reasoning` a budget of 0 turned thinking off."""
+    build = wish.build
+    if "--reasoning" in build:
+        spelled.argv += ["--reasoning", str(value)]
+    elif value == "off" and "reasoning_budget" not in wish.settings:
+        spelled.argv += ["--reasoning-budget", "0"]
+    elif value == "on":
+        raise cannot_express(build, "reasoning", ("--reasoning",))
+
+
+def _say_log_verbosity(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    if int(value) >= TRACE_LEVEL and not has_trace_level(wish.build):
+        message = "this build writes whole prompts into the log at this level"
+        spelled.warn("prompts-in-log", message)
+    say(spelled, wish.build, "log_verbosity", WORDS["log_verbosity"], value)
+
+
+def has_trace_level(build: BuildFacts) -> bool:
+    """Whether level 4 surely is TRACE, which shows cache and memory but no prompt text."""
+    return build.changed(*_TRACE) is True
+
+
+def _say_kv_rotation(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    if value:
+        return
+    if wish.build.order < _ROTATION_SINCE:
+        return  # such a build never rotates
+    spelled.env["LLAMA_ATTN_ROT_DISABLE"] = "1"
+
+
+def _say_cpu_strict(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    say(spelled, wish.build, "cpu_strict", WORDS["cpu_strict"], value)
+    spelled.argv += ["--cpu-strict-batch", "1" if value else "0"]
+
+
+def _say_cache_type_k(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    _say_cache_type("k", spelled, wish, value)
+
+
+def _say_cache_type_v(spelled: Spelled, wish: Wish, value: str | float) -> None:
+    _say_cache_type("v", spelled, wish, value)
+
+
+_SPECIAL = {
+    "numa": _say_numa,
+    "cache_type_k": _say_cache_type_k,
+    "cache_type_v": _say_cache_type_v,
+    "gpu_layers": _say_gpu_layers,
+    "split_mode": _say_split_mode,
+    "fit": _say_fit,
+    "load_mode": _say_load_mode,
+    "reasoning": _say_reasoning,
+    "log_verbosity": _say_log_verbosity,
+    "kv_rotation": _say_kv_rotation,
+    "cpu_strict": _say_cpu_strict,
+}
+
+
+def _say_safety(spelled: Spelled, wish: Wish) -> None:
+    """Close what is open by default: calls from any web page."""
+    if "cors_origins" not in wish.settings and "--cors-origins" in wish.build:
+        spelled.argv += ["--cors-origins", "localhost", "--no-cors-credentials"]
+
+
+def _unclear(build: BuildFacts, setting: str, why: str) -> CannotExpress:
+    fix = "use another build, or leave it out"
+    return CannotExpress(f"{build.engine} {build.name}: {why}", where=setting, fix=fix)
+
+
+def check_extra_args(words: tuple[str, ...], build: BuildFacts) -> list[str]:
+    """Return `words`. Raises for options that the build lacks or that fleet decides itself."""
+    for word in words:
+        name = word.partition("=")[0]
+        if not name.startswith("-") or name.lstrip("-")[:1].isdigit() or name == "-":
+            continue
+        if name in OWN_OPTIONS:
+            fix = "use the keys of the deployment (`port`, `bind`, `api_key`, `tls`)"
+            raise UserError("fleet sets this option itself", where=f"extra_args {name}", fix=fix)
+        if name not in build:
+            near = difflib.get_close_matches(name, build.flags, n=1)
+            fix = f"did you mean `{near[0]}`?" if near else "see the engine's own `--help`"
+            message = f"{build.engine} {build.name} does not know this option"
+            raise CannotExpress(message, where=f"extra_args {name}", fix=fix)
+    return list(words)
+
+
+def settings_said(settings: Settings) -> Settings:
+    """Return the settings that the engine sees, without the container's."""
+    return {name: value for name, value in settings.items() if name not in _CONTAINER}
