@@ -163,7 +163,9 @@ def gain_between(
     both = sorted(before.keys() & after.keys())
     repeats = sorted({key[1] for key in both})
 
-    def per_repeat(side: Mapping[tuple[str, int, int], Turn], of: Callable[[Turn], float]) -> list[float]:
+    def per_repeat(
+        side: Mapping[tuple[str, int, int], Turn], of: Callable[[Turn], float]
+    ) -> list[float]:
         return [sum(of(side[key]) for key in both if key[1] == repeat) for repeat in repeats]
 
     def ratio(of: Callable[[Turn], float]) -> Estimate | None:
@@ -182,7 +184,9 @@ def gain_between(
         wall=ratio(lambda t: t.wall_ms),
         same_answers=len(both) - len(others),
         compared=len(both),
-        parts_at={talk: min(k[2] for k in others if k[0] == talk) for talk in {k[0] for k in others}},
+        parts_at={
+            talk: min(k[2] for k in others if k[0] == talk) for talk in {k[0] for k in others}
+        },
     )
 
 
