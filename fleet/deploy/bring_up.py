@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from fleet.deploy.api_keys import ensure_key, read_key
+from fleet.deploy.await_ready import Ready, await_ready, load_bound, verify
+from fleet.deploy.check_fit import check_fit
+from fleet.deploy.find_hosts import local_host
+from fleet.deploy.generations import (
+    Generation,
+    Origin,
+    Record,
+    deployment_folder,
+    read_generations,
+    read_record,
+    write_generation,
+    write_record,
+)
+from fleet.deploy.plan_changes import plan_changes
+from fleet.deploy.prepare import choose_runtime, prepare
+from fleet.deploy.prime import prime
+from fleet.effects.files import read_text
+from fleet.effects.lock import held
+from fleet.effects.machine import listener, port_taken
+from fleet.errors import FleetError, NotAsWanted, OutsideError, UserError
+from fleet.observe.server_client import ServerClient
 
-    from fleet.compiler.launch_config import Warn
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from contextlib import AbstractContextManager
+
+    from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.plan_changes import Change
+    from fleet.deploy.prepare import Prepared
+    from fleet.deploy.prime import PrimeReport
     from fleet.deploy.rim import Rim
-    from fleet.observe.observation import RunningServer, Timings
+    from fleet.deploy.server_host import ServerHost
+    from fleet.observe.observation import RunningServer
     from fleet.profiles.kinds import Deployment, RuntimeName
 
 
@@ -30,7 +58,10 @@ def refuse(_: tuple[Change, ...]) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpOptions:
-    """How `up` is to act. `confirm` is asked before a serving server is stopped."""
+    """How `up` is to act. `confirm` is asked before a serving server is stopped.
+
+    `origin` are the words the deployment came from, kept so that `status` can look again.
+    """
 
     runtime: RuntimeName | None = None
     dry_run: bool = False
@@ -38,20 +69,20 @@ class UpOptions:
     prime: bool = True
     use_tuned: bool = True
     lock_wait_s: float = 30.0
+    origin: Origin | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BroughtUp:
-    """What `up` did and found. `first_request` is None when nothing was started."""
+    """What `up` did and found; `ready` holds what each started server was found to be."""
 
     deployment: str
     servers: tuple[RunningServer, ...]
     changes: tuple[Change, ...]
     seconds: float
-    context: int | None = None
-    first_request: Timings | None = None
+    ready: tuple[Ready, ...] = ()
+    primed: tuple[PrimeReport, ...] = ()
     tuned: str | None = None
-    warnings: tuple[Warn, ...] = ()
 
 
 def bring_up(
@@ -62,9 +93,233 @@ def bring_up(
     Raises `UserError`, `DoesNotFit`, `OutsideError` (`EngineFailed` names the classified
     cause and the log); on failure the generation that ran before runs again.
     """
-    raise NotImplementedError
+    began = rim.clock.monotonic()
+    runtime = choose_runtime(deployment, options.runtime)
+    work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
+    with _lock(deployment.name, rim, options, progress):
+        prepared = prepare(
+            deployment, runtime=runtime, rim=rim, progress=progress, use_tuned=options.use_tuned,
+            here_only=options.dry_run,
+        )  # fmt: skip
+        changes = plan_changes(prepared.launches, work.mine(deployment.name))
+        ready: tuple[Ready, ...] = ()
+        primed: tuple[PrimeReport, ...] = ()
+        if not options.dry_run:
+            check_fit(prepared)
+            _ask(changes, options)
+            ready, primed = _converge(prepared, changes, work, options)
+    return BroughtUp(
+        deployment=deployment.name,
+        servers=work.mine(deployment.name),
+        changes=changes,
+        seconds=rim.clock.monotonic() - began,
+        ready=ready,
+        primed=primed,
+        tuned=prepared.deployment.tuned.name if prepared.deployment.tuned else None,
+    )
 
 
 def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer, ...]:
-    """Stop and remove every server of the deployment `name`; return what was ended."""
-    raise NotImplementedError
+    """Stop and remove every server of the deployment `name`; return what was ended.
+
+    Raises `UserError` when there is neither a record nor a server of that name.
+    """
+    record = read_record(rim.folders, name)
+    runtime: RuntimeName = record.runtime if record else "embedded"
+    work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
+    with held(deployment_folder(rim.folders, name) / "lock", wait_s=30.0, on_wait=progress):
+        ended = work.mine(name)
+        if record is None and not ended:
+            fix = "`fleet status` lists what is recorded or running"
+            raise UserError("nothing of that name was brought up", where=name, fix=fix)
+        if record is not None:
+            down = replace(record, wanted="down", at=rim.clock.now().isoformat())
+            write_record(rim.folders, down)
+        for server in ended:
+            progress(f"stopping {server.server}")
+            work.host.stop(server)
+    return ended
+
+
+def start_generation(
+    name: str, made: Generation, *, rim: Rim, progress: Progress
+) -> tuple[Ready, ...]:
+    """Run the launches of an earlier generation in place of what runs now; the caller asked.
+
+    Raises as `bring_up` does; on failure what ran before runs again.
+    """
+    work = Work(
+        rim=rim, progress=progress, host=local_host(made.runtime, rim), runtime=made.runtime
+    )
+    with held(deployment_folder(rim.folders, name) / "lock", wait_s=30.0, on_wait=progress):
+        ready = work.replace_all(made, work.mine(name), bound_s=load_bound(0, None))
+        record = read_record(rim.folders, name)
+        work.record(name, made.number, origin=record.origin if record else None)
+    return ready
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """One deployment's work on one host."""
+
+    rim: Rim
+    progress: Progress
+    host: ServerHost
+    runtime: RuntimeName
+
+    def mine(self, name: str) -> tuple[RunningServer, ...]:
+        """Return the deployment's servers on this host."""
+        return tuple(each for each in self.host.running() if each.deployment == name)
+
+    def client(self, launch: LaunchConfig, url: str) -> ServerClient:
+        """Return a client with the deployment's key."""
+        key = read_key(self.rim.folders, launch.deployment) if launch.secrets else None
+        return ServerClient(url=url, http=self.rim.http, api_key=key)
+
+    def replace_all(
+        self, made: Generation, old: Sequence[RunningServer], *, bound_s: float
+    ) -> tuple[Ready, ...]:
+        """Stop `old`, start `made`; when that fails, end it and start again what served."""
+        for server in old:
+            self.progress(f"stopping generation {server.generation}")
+            self.host.stop(server)
+        try:
+            return tuple(self.start(launch, made, bound_s=bound_s) for launch in made.launches)
+        except (FleetError, KeyboardInterrupt) as error:
+            self._undo(made, old, error)
+            raise
+
+    def start(self, launch: LaunchConfig, made: Generation, *, bound_s: float) -> Ready:
+        """Start one server and wait until it is ready."""
+        if port_taken(launch.bind, launch.port):
+            who = listener(launch.port) or "another process"
+            message = f"port {launch.port} on {launch.bind} is taken by {who}"
+            fix = f"end it, or choose another port: `--set port={launch.port + 1}`"
+            raise OutsideError(message, where=launch.deployment, fix=fix)
+        self.progress(f"starting {launch.server} ({launch.engine} {launch.build or ''})")
+        server = self.host.start(launch, generation=made.number)
+        return await_ready(
+            launch, server, host=self.host, client=self.client(launch, server.url or ""),
+            clock=self.rim.clock, progress=self.progress, bound_s=bound_s,
+        )  # fmt: skip
+
+    def record(self, name: str, generation: int, *, origin: Origin | None) -> None:
+        """Write down that `generation` is wanted."""
+        write_record(
+            self.rim.folders,
+            Record(
+                deployment=name, wanted="up", runtime=self.runtime, generation=generation,
+                at=self.rim.clock.now().isoformat(), origin=origin,
+            ),
+        )  # fmt: skip
+
+    def _undo(self, made: Generation, old: Sequence[RunningServer], error: BaseException) -> None:
+        """End what was started and put back what served before."""
+        name = made.launches[0].deployment
+        for server in self.mine(name):
+            self.host.stop(server)
+        served = {each.generation for each in old if each.state == "running"}
+        for each in read_generations(self.rim.folders, name):
+            if each.number in served and each.number != made.number:
+                self.progress(f"putting generation {each.number} back")
+                for launch in each.launches:
+                    self.start(launch, each, bound_s=load_bound(0, None))
+                if isinstance(error, FleetError):
+                    error.message += f"; generation {each.number} serves again"
+
+
+def _converge(
+    prepared: Prepared, changes: Sequence[Change], work: Work, options: UpOptions
+) -> tuple[tuple[Ready, ...], tuple[PrimeReport, ...]]:
+    """Apply the changes, prime, and record; a kept server is looked at, not touched."""
+    name, folders = prepared.deployment.name, work.rim.folders
+    kept = [change for change in changes if change.action == "keep"]
+    if len(kept) == len(changes):
+        made = _kept_generation(prepared, kept[0], work)
+        ready = tuple(_look_at(change, work, prepared) for change in kept)
+        primed: tuple[PrimeReport, ...] = ()
+    else:
+        made = _next_generation(prepared, changes, work)
+        write_generation(folders, name, made)
+        if any(launch.secrets for launch in made.launches):
+            ensure_key(folders, name)
+        model_bytes = prepared.model.size if prepared.model else 0
+        bound = load_bound(model_bytes, prepared.host.disk_bandwidth)
+        old = [change.old for change in changes if change.old is not None]
+        ready = work.replace_all(made, old, bound_s=bound)
+        primed = _prime(prepared, work) if options.prime else ()
+    if not made.ready:
+        write_generation(folders, name, replace(made, ready=True))
+    work.record(name, made.number, origin=options.origin)
+    return ready, primed
+
+
+def _look_at(change: Change, work: Work, prepared: Prepared) -> Ready:
+    """Make sure that a kept server is ready, also one that an interrupted `up` left loading."""
+    launch, server = change.new, change.old
+    assert launch is not None and server is not None  # noqa: S101, PT018 - what keep means
+    client = work.client(launch, server.url or "")
+    if client.health() == "ready":
+        context = verify(launch, server, work.host, client)
+        return Ready(load_s=0.0, context=context, first_request=None)
+    model_bytes = prepared.model.size if prepared.model else 0
+    return await_ready(
+        launch, server, host=work.host, client=client, clock=work.rim.clock,
+        progress=work.progress, bound_s=load_bound(model_bytes, prepared.host.disk_bandwidth),
+    )  # fmt: skip
+
+
+def _kept_generation(prepared: Prepared, change: Change, work: Work) -> Generation:
+    """Return the running generation's record, made anew if an interrupted `up` lost it."""
+    number = change.old.generation if change.old else 1
+    for each in read_generations(work.rim.folders, prepared.deployment.name):
+        if each.number == number:
+            return each
+    return _generation(prepared, number, work)
+
+
+def _next_generation(prepared: Prepared, changes: Sequence[Change], work: Work) -> Generation:
+    kept = read_generations(work.rim.folders, prepared.deployment.name)
+    used = [each.number for each in kept]
+    used += [change.old.generation for change in changes if change.old is not None]
+    return _generation(prepared, max(used, default=0) + 1, work)
+
+
+def _generation(prepared: Prepared, number: int, work: Work) -> Generation:
+    tuned = prepared.deployment.tuned
+    return Generation(
+        number=number,
+        at=work.rim.clock.now().isoformat(),
+        runtime=prepared.runtime,
+        launches=prepared.launches,
+        tuned=tuned.name if tuned else None,
+    )
+
+
+def _prime(prepared: Prepared, work: Work) -> tuple[PrimeReport, ...]:
+    prefix = prepared.deployment.shared_prefix
+    if prefix is None:
+        return ()
+    work.progress("priming the shared prefix")
+    servers = work.mine(prepared.deployment.name)
+    clients = (
+        work.client(launch, server.url or "")
+        for launch, server in zip(prepared.launches, servers, strict=False)
+    )
+    return tuple(prime(prefix, client, read_text=read_text) for client in clients)
+
+
+def _ask(changes: tuple[Change, ...], options: UpOptions) -> None:
+    disturbing = tuple(change for change in changes if change.disturbs)
+    if disturbing and not options.confirm(disturbing):
+        what = "; ".join(f"{each.action} {each.server}: {each.why}" for each in disturbing)
+        raise NotAsWanted(f"this would stop a serving server ({what})", fix="say `--yes` to do it")
+
+
+def _lock(
+    name: str, rim: Rim, options: UpOptions, progress: Progress
+) -> AbstractContextManager[None]:
+    if options.dry_run:
+        return nullcontext()
+    path = deployment_folder(rim.folders, name) / "lock"
+    return held(path, wait_s=options.lock_wait_s, on_wait=progress)

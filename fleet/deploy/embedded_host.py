@@ -79,9 +79,7 @@ class EmbeddedHost:
 
     def stop(self, server: RunningServer) -> None:
         """End the process and remove its record; the log stays."""
-        place = _Place(
-            self.folders.state / self.shelf / f"fleet-{server.deployment}-{server.server}"
-        )
+        place = self._place(server)
         process = place.process()
         if process is not None:
             processes.end(process, grace_s=GRACE_S)
@@ -89,24 +87,16 @@ class EmbeddedHost:
 
     def logs(self, server: RunningServer, *, follow: bool = False) -> Iterator[str]:
         """Yield the lines of the last start; with `follow` until the server ends."""
-        place = _Place(
-            self.folders.state / self.shelf / f"fleet-{server.deployment}-{server.server}"
-        )
-        yield from place.lines(follow=follow)
+        yield from self._place(server).lines(follow=follow)
 
     def memory_bytes(self, server: RunningServer) -> int:
         """Return the resident memory of the server now."""
-        process = self._process(server)
+        process = self._place(server).process()
         return processes.memory_bytes(process) if process else 0
 
-    def work_done(self, server: RunningServer) -> float:
-        """Return a figure that grows while the server loads or computes."""
-        process = self._process(server)
-        return processes.work_done(process) if process else 0.0
-
-    def _process(self, server: RunningServer) -> ProcessId | None:
-        folder = self.folders.state / self.shelf / f"fleet-{server.deployment}-{server.server}"
-        return _Place(folder).process()
+    def _place(self, server: RunningServer) -> _Place:
+        folder = f"fleet-{server.deployment}-{server.server}"
+        return _Place(self.folders.state / self.shelf / folder)
 
 
 @dataclass(frozen=True, slots=True)

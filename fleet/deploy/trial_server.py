@@ -2,46 +2,150 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+import itertools
+import os
+import re
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from fleet.deploy.await_ready import await_ready, find, load_bound
+from fleet.deploy.check_fit import check_fit
+from fleet.deploy.find_hosts import local_host
+from fleet.deploy.prepare import choose_runtime, prepare
+from fleet.effects.machine import free_port
+from fleet.effects.processes import exists
+from fleet.errors import OutsideError, UserError
+from fleet.observe.server_client import ServerClient
+from fleet.profiles.kinds import Place, SettingValue
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping
 
     from fleet.compiler.launch_config import LaunchConfig
+    from fleet.deploy.await_ready import Ready
+    from fleet.deploy.bring_up import Progress
+    from fleet.deploy.prepare import Prepared
     from fleet.deploy.rim import Rim
-    from fleet.observe.server_client import ServerClient
+    from fleet.deploy.server_host import ServerHost
+    from fleet.observe.observation import RunningServer
     from fleet.profiles.kinds import Deployment, SettingScalar
 
+MARK = "trial"
+_TRIAL_NAME = re.compile(rf"-{MARK}-(\d+)-\d+$")
+_numbers = itertools.count(1)
 
-class TrialServer(Protocol):
-    """A ready server that only its user talks to."""
+
+@runtime_checkable
+class Weighable(Protocol):
+    """A host that can say what a server of its own takes."""
+
+    def memory_bytes(self, server: RunningServer) -> int:
+        """Return the server's resident memory in bytes."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrialServer:
+    """A ready server that only its user talks to; it listens on loopback, without a key."""
 
     url: str
-    api_key: str | None
     launch: LaunchConfig
     client: ServerClient
-    load_s: float  # from start to /health 200
+    ready: Ready
+    host: ServerHost
+    server: RunningServer
+    prepared: Prepared
+    api_key: str | None = None
+
+    @property
+    def load_s(self) -> float:
+        """Seconds from start to /health 200."""
+        return self.ready.load_s
 
     def alive(self) -> bool:
-        """Whether the process still runs."""
-        ...
+        """Whether the engine still runs."""
+        now = find(self.host, self.server)
+        return now is not None and now.state in {"starting", "running"}
 
     def log_lines(self) -> tuple[str, ...]:
         """Return what the engine has logged so far."""
-        ...
+        return tuple(self.host.logs(self.server))
 
     def memory_bytes(self) -> int:
-        """Return the resident memory of the engine now."""
-        ...
+        """Return the resident memory of the engine now, 0 where the host cannot tell."""
+        return self.host.memory_bytes(self.server) if isinstance(self.host, Weighable) else 0
 
 
+def with_overrides(deployment: Deployment, overrides: Mapping[str, SettingScalar]) -> Deployment:
+    """Return `deployment` with `overrides` on top of every layer, as `--set` would."""
+    place = Place(file="--set", line=1)
+    above = {
+        name: SettingValue(value=value, layer="--set", place=place)
+        for name, value in overrides.items()
+    }
+    return replace(deployment, settings={**deployment.settings, **above})
+
+
+@contextmanager
 def trial_server(
-    deployment: Deployment, *, overrides: Mapping[str, SettingScalar], rim: Rim
-) -> AbstractContextManager[TrialServer]:
+    deployment: Deployment,
+    *,
+    overrides: Mapping[str, SettingScalar],
+    rim: Rim,
+    progress: Progress = lambda text: None,  # noqa: ARG005 - silence
+) -> Iterator[TrialServer]:
     """Start `deployment` with `overrides` on a free port of loopback; ready when entered.
 
-    Ends what it started on leaving, a hung server by its id after two seconds.
+    Only the given settings count: a tuned profile is not applied here. Ends what it started
+    on leaving, a hung server by its id within seconds. Runs on this machine.
     Raises `CannotExpress`, `DoesNotFit`, `EngineFailed` (cause classified, log named).
     """
-    raise NotImplementedError
+    if deployment.hosts:
+        message = "a trial server runs on this machine, this deployment names other hosts"
+        raise UserError(message, where=deployment.name)
+    runtime = choose_runtime(deployment, None)
+    host = local_host(runtime, rim, trial=True)
+    end_leftovers(host)
+    wanted = replace(
+        with_overrides(deployment, overrides),
+        name=f"{deployment.name}-{MARK}-{os.getpid()}-{next(_numbers)}",
+        bind="127.0.0.1", port=free_port(), api_key=False, tls=None, tuned_candidates=(),
+    )  # fmt: skip
+    prepared = prepare(wanted, runtime=runtime, rim=rim, progress=progress, use_tuned=False)
+    check_fit(prepared)
+    launch = prepared.launches[0]
+    model_bytes = prepared.model.size if prepared.model else 0
+    server = host.start(launch, generation=0)
+    try:
+        client = ServerClient(url=server.url or "", http=rim.http)
+        ready = await_ready(
+            launch, server, host=host, client=client, clock=rim.clock, progress=progress,
+            bound_s=load_bound(model_bytes, prepared.host.disk_bandwidth),
+        )  # fmt: skip
+        yield TrialServer(
+            url=client.url, launch=launch, client=client, ready=ready, host=host, server=server,
+            prepared=prepared,
+        )  # fmt: skip
+    finally:
+        host.stop(server)
+
+
+def end_leftovers(host: ServerHost) -> None:
+    """Stop trial servers whose fleet was killed: their name holds its process number."""
+    for server in host.running():
+        if _orphaned(server.deployment):
+            _try_stop(host, server)
+
+
+def _orphaned(name: str) -> bool:
+    match = _TRIAL_NAME.search(name)
+    return match is not None and not exists(int(match[1]))
+
+
+def _try_stop(host: ServerHost, server: RunningServer) -> None:
+    try:
+        host.stop(server)
+    except OutsideError:
+        # another trial ends it at the same moment
+        return

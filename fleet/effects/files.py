@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import tempfile
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleet.errors import OutsideError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 DEFAULT_MODE = 0o644
+BLOCK = 4 * 2**20
 
 
 def read_text(path: Path | str) -> str:
@@ -55,6 +61,27 @@ def append_line(path: Path | str, text: str) -> None:
             os.close(descriptor)
     except OSError as error:
         raise _cannot_write(target, error) from None
+
+
+def sha256(path: Path, *, on_bytes: Callable[[int], None] | None = None) -> str:
+    """Return the file's SHA-256 in hex; `on_bytes` is told how many bytes are read. OSError."""
+    digest, done = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            digest.update(block)
+            done += len(block)
+            if on_bytes is not None:
+                on_bytes(done)
+    return digest.hexdigest()
+
+
+def folder_bytes(folder: Path) -> int:
+    """Return the bytes of all files under `folder`; files that vanish meanwhile count 0."""
+    total = 0
+    for file in folder.rglob("*"):
+        with suppress(OSError):
+            total += file.lstat().st_size if not file.is_dir() else 0
+    return total
 
 
 def _replace(target: Path, raw: bytes, mode: int) -> None:

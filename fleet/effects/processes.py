@@ -129,3 +129,8 @@ def _gone(seen: psutil.Process, process: ProcessId, within_s: float) -> bool:
     except (subprocess.TimeoutExpired, psutil.TimeoutExpired):
         return not alive(process)
     return True
+
+
+def exists(pid: int) -> bool:
+    """Whether any process has the number `pid`."""
+    return bool(psutil.pid_exists(pid))

@@ -105,9 +105,7 @@ class ServerClient:
         body = {"messages": list(messages), **options}
         return str(self._post("/apply-template", body)["prompt"])
 
-    def slot_action(
-        self, slot: int, action: Literal["save", "restore", "erase"], filename: str | None = None
-    ) -> Mapping[str, Any]:
+    def slot_action(self, slot: int, action: str, filename: str | None = None) -> Mapping[str, Any]:
         """Save, restore or erase one slot's cache (the server needs `--slot-save-path`)."""
         body = {"filename": filename} if filename else {}
         return self._post(f"/slots/{slot}?action={action}", body)

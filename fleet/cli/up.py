@@ -1,0 +1,146 @@
+"""`fleet up` and `fleet plan`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleet.cli.ask import confirm_changes
+from fleet.cli.load import load_deployment
+from fleet.cli.options import Json, Name, Profiles, Sets, Yes
+from fleet.cli.output import console, print_json, print_table
+from fleet.cli.progress_line import progress_line
+from fleet.cli.server_rows import server_json
+from fleet.deploy.bring_up import BroughtUp, UpOptions, bring_up
+from fleet.deploy.generations import Origin
+from fleet.deploy.rim import Rim
+from fleet.errors import UserError
+from fleet.profiles.kinds import RuntimeName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.deploy.plan_changes import Change
+
+app = typer.Typer()
+
+Runtime = Annotated[
+    str | None, typer.Option("--runtime", help="embedded, podman or ansible", metavar="RUNTIME")
+]
+RUNTIMES: tuple[RuntimeName, ...] = ("embedded", "podman", "ansible")
+CHANGES = 1
+
+
+@app.command()
+def up(
+    name: Name,
+    runtime: Runtime = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change")] = False,
+    yes: Yes = False,
+    profiles: Profiles = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Deploy NAME (or a GGUF file, or hf:ORG/REPO:QUANT), wait until it is ready, verify."""
+    done = _bring_up(name, runtime, profiles or [], sets or [], yes=yes, dry_run=dry_run)
+    if as_json:
+        print_json(brought_up_json(done))
+    else:
+        _print_brought_up(done, dry_run=dry_run)
+
+
+@app.command()
+def plan(
+    name: Name,
+    runtime: Runtime = None,
+    profiles: Profiles = None,
+    sets: Sets = None,
+    as_json: Json = False,
+) -> None:
+    """Show what `up` would change; exit code 1 when it would change something."""
+    done = _bring_up(name, runtime, profiles or [], sets or [], yes=False, dry_run=True)
+    if as_json:
+        print_json({"changes": changes_json(done.changes)})
+    else:
+        print_changes(done.changes)
+    raise typer.Exit(CHANGES if any(each.action != "keep" for each in done.changes) else 0)
+
+
+def changes_json(changes: Sequence[Change]) -> list[dict[str, str]]:
+    """Return the changes in the contract's shape."""
+    return [
+        {"host": each.host, "server": each.server, "action": each.action, "why": each.why}
+        for each in changes
+    ]
+
+
+def brought_up_json(done: BroughtUp) -> dict[str, object]:
+    """Return what `up` did in the contract's shape."""
+    return {
+        "deployment": done.deployment,
+        "servers": [
+            server_json(server, health="ready", tuned="matches" if done.tuned else None)
+            for server in done.servers
+        ],
+        "changes": changes_json(done.changes),
+        "seconds": round(done.seconds, 3),
+    }
+
+
+def print_changes(changes: Sequence[Change]) -> None:
+    """Print the changes as a table."""
+    rows = [(each.host, each.server, each.action, each.why) for each in changes]
+    print_table(("host", "server", "action", "why"), rows)
+
+
+def parse_runtime(word: str | None) -> RuntimeName | None:
+    """Return the runtime that `word` names. Raises `UserError`."""
+    if word is None:
+        return None
+    for known in RUNTIMES:
+        if word == known:
+            return known
+    raise UserError(f"no runtime `{word}`", where="--runtime", fix=f"one of {', '.join(RUNTIMES)}")
+
+
+def _bring_up(
+    name: str,
+    runtime: str | None,
+    profiles: Sequence[str],
+    sets: Sequence[str],
+    *,
+    yes: bool,
+    dry_run: bool,
+) -> BroughtUp:
+    asked = parse_runtime(runtime)
+    deployment = load_deployment(name, profiles=profiles, sets=sets, runtime=asked)
+    options = UpOptions(
+        runtime=asked,
+        dry_run=dry_run,
+        confirm=confirm_changes(yes=yes),
+        origin=Origin(name=name, profiles=tuple(profiles), sets=tuple(sets)),
+    )
+    with progress_line() as progress:
+        return bring_up(deployment, rim=Rim(), options=options, progress=progress)
+
+
+def _print_brought_up(done: BroughtUp, *, dry_run: bool) -> None:
+    print_changes(done.changes)
+    if dry_run:
+        return
+    for ready in done.ready:
+        request = ready.first_request
+        context = f"context {ready.context} tokens" if ready.context else "context not told"
+        console.print(context, markup=False)
+        if request is not None:
+            pp, tg = (
+                request.prompt_n / request.prompt_ms,
+                request.predicted_n / request.predicted_ms,
+            )
+            console.print(f"first request: PP {pp * 1000:.1f} tok/s, TG {tg * 1000:.1f} tok/s")
+    for report in done.primed:
+        console.print(f"primed: {report.outcome}, {report.why}", markup=False)
+    console.print(f"tuned profile: {done.tuned}" if done.tuned else "no tuned profile applies")
+    for server in done.servers:
+        console.print(f"ready: {server.url}", markup=False)
