@@ -19,7 +19,6 @@ from fleet.profiles.field_types import (
     Integer,
     Items,
     MapOf,
-    Number,
     Record,
     Scalar,
     Settings,
@@ -112,13 +111,11 @@ _MODEL = {
     "files": _row(Items(_MODEL_FILE), "files of `repo`, in order; absent means found by `quant`"),
     "architecture": _row(Text(r"[\w.-]+", "an id"), "id of the shipped architecture records"),
     "context_train": _row(_TOKENS, "tokens of context the model was trained for"),
-    "chat_template": _row(_TEXT, "template name or file, instead of the model's own"),
-    "thinking": _row(Choice(("on", "off", "auto")), "one policy for all requests"),
+    "thinking": _row(Choice(("on", "off", "auto")), "one policy for all requests: `reasoning`"),
     "draft_repo": _row(Text(r"[\w.-]+/[\w.-]+", "a repository"), "repository of a draft model"),
     "draft_path": _row(_TEXT, "file of a draft model on the host"),
     "draft_file": _row(_TEXT, "which file of `draft_repo`"),
-    "sampling": _row(MapOf(Number(-1e6, 1e6)), "recommended sampling: `temperature: 0.6`"),
-    "settings": _row(Settings("model"), "settings that suit this model"),
+    "settings": _row(Settings("model"), "settings that suit it: template, sampling, cache types"),
 }
 
 _ENGINE = {

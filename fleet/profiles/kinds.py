@@ -115,12 +115,10 @@ class ModelProfile:
     files: tuple[ModelFile, ...] = ()
     architecture: str | None = None
     context_train: int | None = None
-    chat_template: str | None = None
-    thinking: Literal["on", "off", "auto"] | None = None  # one policy for all requests
+    thinking: Literal["on", "off", "auto"] | None = None  # becomes the setting `reasoning`
     draft_repo: str | None = None
     draft_path: str | None = None
     draft_file: str | None = None
-    sampling: Mapping[str, float] = field(default_factory=dict)
     settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 

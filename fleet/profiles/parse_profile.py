@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from yaml.nodes import MappingNode, ScalarNode
 
 from fleet.profiles.field_types import Field, Mistake, Reading, Record
 from fleet.profiles.kind_tables import HEAD, NAME_TEXT, TABLES
-from fleet.profiles.kinds import DeploymentProfile, ExampleFile, Place, Profile
+from fleet.profiles.kinds import DeploymentProfile, ExampleFile, Place, Profile, SettingValue
 from fleet.profiles.problems import BadProfile, Problem, near_name
 from fleet.profiles.rules import broken_rules
 
@@ -126,10 +126,20 @@ def _read(root: MappingNode, kind: str, reading: Reading) -> Profile | ExampleFi
         return None
     del values["kind"], values["version"]
     values["place"] = Place(file=reading.file, line=lines["kind"])
+    if "thinking" in values:
+        values["settings"] = _with_thinking(
+            values, Place(file=reading.file, line=lines["thinking"])
+        )
     if record.make is DeploymentProfile:
         values["lines"] = lines
     profile: Profile | ExampleFile = record.make(**values)
     return profile
+
+
+def _with_thinking(values: dict[str, Any], place: Place) -> dict[str, SettingValue]:
+    """Return a model's settings with its thinking policy among them."""
+    policy = SettingValue(value=values["thinking"], layer="model", place=place)
+    return {"reasoning": policy, **values.get("settings", {})}
 
 
 def _name_of_file(root: MappingNode, reading: Reading) -> str | None:
