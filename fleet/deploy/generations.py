@@ -144,3 +144,26 @@ def _read(path: Path) -> dict[str, Any] | None:
     if not isinstance(found, dict):
         raise damaged(str(path), "not an object")
     return cast("dict[str, Any]", found)
+
+
+def current_generation(folders: Folders, name: str) -> Generation:
+    """Return the generation that is wanted now. Raises `UserError` without a record."""
+    record = read_record(folders, name)
+    if record is None:
+        fix = "`fleet status` lists what is recorded or running"
+        raise UserError("nothing of that name was brought up", where=name, fix=fix)
+    return generation(folders, name, record.generation)
+
+
+def earlier_generation(folders: Folders, name: str) -> Generation:
+    """Return the newest ready generation before the wanted one. Raises `UserError`."""
+    current = current_generation(folders, name)
+    before = [
+        each
+        for each in read_generations(folders, name)
+        if each.ready and each.number < current.number
+    ]
+    if not before:
+        fix = f"`fleet history {name}` lists them; `--to` names one"
+        raise UserError("no earlier generation is kept", where=name, fix=fix)
+    return before[-1]
