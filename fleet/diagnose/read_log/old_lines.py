@@ -1,0 +1,163 @@
+"""Shapes of 2023, of ik_llama.cpp's cache lines, command lines, and mismatch dumps."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fleet.diagnose.read_log.log_reading import LogReading
+    from fleet.diagnose.read_log.task_assembly import TaskAssembly
+
+_IN_CACHE = re.compile(r"slot (\d+) ?: in cache: (\d+) tokens \| to process: (\d+) tokens")
+_KV_RM = re.compile(r"slot (\d+) ?: kv cache rm - \[(\d+)")
+_RELEASED = re.compile(r"slot (\d+) released \((\d+) tokens in cache\)")
+_PROCESSING = re.compile(r"slot (\d+) is processing \[task id: (\d+)\]")
+_SHIFT = re.compile(r"slot (\d+) ?: context shift")
+_IK_CACHE = re.compile(r"Cache: cache_size = (\d+), (.*)")
+_IK_PROMPT_CACHE = re.compile(r"Prompt cache: cache size: (\d+)")
+_PAIR = re.compile(r"(\w+)\s*=\s*(\d+)")
+_IK_CHECKPOINT = re.compile(r"context checkpoint")
+_OLD_TIMING = re.compile(
+    r"(?:print_timings|llama_print_timings|llama_perf_context_print|slot print_timing): "
+)
+_SPANS = re.compile(r"last user message: .*text_n_tokens=(\d+)")
+OPTIONS = {
+    "--cache-type-k": "ctk", "-ctk": "ctk", "--cache-type-v": "ctv", "-ctv": "ctv",
+    "--ctx-size": "ctx", "--ctx_size": "ctx", "-c": "ctx", "--parallel": "np", "-np": "np",
+    "--ctx-checkpoints": "ctxcp", "--swa-checkpoints": "ctxcp", "-ctxcp": "ctxcp",
+    "--checkpoint-min-step": "cms", "-cms": "cms", "--cache-ram": "cram", "-cram": "cram",
+    "--flash-attn": "fa", "-fa": "fa", "--n-gpu-layers": "ngl", "-ngl": "ngl",
+    "--spec-type": "spec", "--n-cpu-moe": "ncmoe", "-ncmoe": "ncmoe", "-ot": "ot",
+    "--override-tensor": "ot", "--numa": "numa", "--threads": "threads", "-t": "threads",
+}  # fmt: skip
+SWITCHES = {
+    "--no-cache-prompt": "no_cache_prompt", "--cpu-moe": "cmoe", "-cmoe": "cmoe",
+    "--swa-full": "swa_full", "--no-kv-offload": "nkvo", "-nkvo": "nkvo",
+    "--no-enable-prefix-caching": "no_cache_prompt",
+}  # fmt: skip
+
+
+def is_old_timing(text: str) -> bool:
+    """Whether a timing line is led by a function's name only."""
+    return _OLD_TIMING.match(text) is not None
+
+
+def read_old(assembly: TaskAssembly, source: str, text: str, number: int) -> bool:
+    """Read 2023's `slot N ...` lines and ik's `======== Cache:`; False when it is neither."""
+    if text.startswith("="):
+        return _ik_cache(assembly, text)
+    return _slot_2023(assembly, source, text, number)
+
+
+def _slot_2023(assembly: TaskAssembly, source: str, text: str, number: int) -> bool:
+    reading = assembly.reading
+    if found := _PROCESSING.search(text):
+        task = assembly.open((source, int(found[1])), int(found[2]), number, text)
+        task.launched = True
+        assembly.current = task
+    elif found := _IN_CACHE.search(text):
+        key = (source, int(found[1]))
+        task = assembly.tasks.get(key)
+        if task is None or task.released is not None:
+            task = assembly.open(key, None, number, text)
+        task.cached = int(found[2])
+        task.prompt = task.cached + int(found[3])
+        assembly.current = task
+    elif found := _KV_RM.search(text):
+        task = assembly.tasks.get((source, int(found[1])))
+        if task is not None and task.first_rm is None:
+            task.first_rm = int(found[2])
+    elif found := _RELEASED.search(text):
+        _release_2023(assembly, (source, int(found[1])), int(found[2]))
+    elif found := _SHIFT.search(text):
+        task = assembly.tasks.get((source, int(found[1])))
+        if task is not None:
+            task.shifted = True
+        reading.saw("context-shift", number, text)
+    else:
+        return False
+    reading.marks.add("slots23")
+    return True
+
+
+def _release_2023(assembly: TaskAssembly, key: tuple[str, int], left: int) -> None:
+    task = assembly.tasks.get(key)
+    if task is not None:
+        task.released = left
+        # 2023 prints the tokens in the cache, one more than builds that stop before the last
+        assembly.release(task)
+    assembly.current = None
+
+
+def _ik_cache(assembly: TaskAssembly, text: str) -> bool:
+    found = _IK_CACHE.search(text)
+    assembly.reading.marks.add("ik-cache")
+    if found is None:
+        return _IK_PROMPT_CACHE.search(text) is not None
+    keys = {key: int(value) for key, value in _PAIR.findall(found[2])}
+    past = keys.get("n_past1", keys.get("n_past"))
+    task = assembly.current
+    if task is None or task.released is not None:
+        running = [one for one in assembly.tasks.values() if one.released is None]
+        task = running[-1] if running else None
+    if task is not None and past is not None:
+        task.held, task.lcp = int(found[1]), past
+        if task.first_rm is None:
+            task.cached = past
+    return True
+
+
+def mark_mismatch(assembly: TaskAssembly) -> None:
+    """`Common part does not match fully`: the running task's prompt differs from the cache."""
+    assembly.reading.marks.add("ik-cache")
+    if assembly.current is not None:
+        assembly.current.mismatch = True
+
+
+def read_options(reading: LogReading, text: str) -> None:
+    """Take the options of a command line that stands in the log."""
+    if not ("llama" in text or "vllm" in text or "command" in text.lower() or "args" in text):
+        return
+    try:
+        words = shlex.split(text, comments=False)
+    except ValueError:
+        words = text.split()
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        name, _, value = word.partition("=")
+        if name in OPTIONS:
+            reading.options[OPTIONS[name]] = value or following
+        elif word in SWITCHES:
+            reading.options[SWITCHES[word]] = "on"
+
+
+_OLD_SIDE = re.compile(r"^(?:cache\s*:|old: ?(?:\.\.\.)?)\s?(.*)")
+_NEW_SIDE = re.compile(r"^(?:prompt\s*:|new: ?(?:\.\.\.)?)\s?(.*)")
+_VOLATILE = re.compile(r"cch=[0-9a-f]{3,}|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\b\d\d:\d\d:\d\d\b")
+_END = re.compile(r"(?:<\|im_end\|>|<\|eot_id\|>|</s>|<end_of_turn>|<\|end\|>)\s*$")
+
+
+def read_rest(assembly: TaskAssembly, text: str, number: int) -> None:
+    """Read what no other grammar took: message spans, the two sides of a mismatch."""
+    reading = assembly.reading
+    if found := _SPANS.search(text):
+        reading.last["spans_tokens"] = int(found[1])
+    elif found := _OLD_SIDE.match(text):
+        reading.options["cache_side"] = found[1][:2000]
+    elif found := _NEW_SIDE.match(text):
+        _compare_sides(reading, reading.options.pop("cache_side", ""), found[1], number, text)
+
+
+def _compare_sides(reading: LogReading, cache: str, prompt: str, number: int, text: str) -> None:
+    """Name what differs between the cached text and the prompt."""
+    if not cache:
+        return
+    if ("<think>" in cache) != ("<think>" in prompt) or ("</think>" in cache and "</think>" not in prompt):
+        reading.saw("think-differs", number, text)
+    elif _VOLATILE.search(cache) and _VOLATILE.search(prompt):
+        reading.saw("volatile-differs", number, text)
+    elif '"name"' in cache and sorted(cache) == sorted(prompt):
+        reading.saw("tools-differ", number, text)
+    elif _END.search(cache) and cache.startswith(prompt[: len(cache) // 2]):
+        reading.saw("eos-differs", number, text)

@@ -1,0 +1,51 @@
+"""Strip what other programs put in front of a line: journald, compose, routers, clocks."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+# each alternative is one program's habit; they stack in any order
+_STACK = re.compile(
+    r"(?:"
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S+ )?[^\s\[\]:]+(?:\[\d+\])?: )"  # journald, syslog
+    r"|(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?"  # ISO clocks
+    r"(?: \S+ [^\s\[\]:]+\[\d+\]:|(?: std(?:out|err) [FP])?) ?)"  # ... journald, CRI
+    r"|(?P<compose>[A-Za-z0-9][\w.\-]*) +\| "
+    r"|\[(?P<router>\d+)\] "
+    r"|\[(?:llama-swap|[\w.\-]*llama[\w.\-]*)\] "
+    r"|(?P<clock>\d+\.\d\d\.\d{3}\.\d{3}) (?P<level>[A-Z]) "
+    r"|(?P<bare>[IWEDT]) (?=\S)"
+    r")+"
+)
+
+
+class Stripped(NamedTuple):
+    """A line without its prefixes, which server it came from, and how it was timed."""
+
+    text: str
+    source: str
+    stamped: bool
+    level: str
+
+
+def strip_prefixes(line: str) -> Stripped:
+    """Return the message of `line`; `source` names the router child or compose service."""
+    found = _STACK.match(line)
+    if found is None:
+        return Stripped(line, "", stamped=False, level="")
+    router, compose = found["router"], found["compose"]
+    level = found["level"] or found["bare"] or ""
+    return Stripped(line[found.end() :], router or compose or "", bool(level), level)
+
+
+_CLOCK = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) [A-Z] ")
+
+
+def clock_seconds(line: str) -> float | None:
+    """Return the seconds since start of an `M.SS.mmm.uuu L ` stamp anywhere in the line."""
+    found = _CLOCK.search(line)
+    if found is None:
+        return None
+    minutes, seconds, milli, micro = (int(part) for part in found.groups())
+    return minutes * 60 + seconds + milli / 1e3 + micro / 1e6

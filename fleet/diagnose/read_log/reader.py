@@ -1,0 +1,327 @@
+"""Read a log of any generation, line by line, in constant memory.
+
+Each line goes to the first grammar that knows its beginning: slot lines, timing lines
+without a prefix, `srv` lines, structured lines, vLLM, named functions; what is left is
+searched for sentences that mean trouble.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from fleet.diagnose.read_log import (
+    error_lines,
+    old_lines,
+    slot_lines,
+    srv_lines,
+    start_lines,
+    structured_lines,
+    vllm_lines,
+)
+from fleet.diagnose.read_log.generation import settle_generation
+from fleet.diagnose.read_log.lines import line_batches
+from fleet.diagnose.read_log.log_reading import LogReading, Task
+from fleet.diagnose.read_log.prefixes import clock_seconds, strip_prefixes
+from fleet.diagnose.read_log.task_assembly import TaskAssembly
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_SRV = re.compile(r"(?:srv|cmn|spec)\s+\S+?:?\s+(?:- )?")
+_SOURCE = re.compile(r"\[(\d+)\] |([\w.\-]+) +\| ")
+_BUILD = re.compile(
+    r"(?:build_info: (b\d+)|build: (\d+) \(|version: (\d+) \(|\(build (\d+), |build = (\d+) \()"
+)
+_NAME = re.compile(r"([A-Za-z_]\w*)\s*: ?")
+_RESTART_S = 1.0  # a clock that goes back by more is a new start
+UNSTAMPED_HEADS = ("prompt e", "eval tim", "generati", "draft ac", "acc per ")
+
+
+class LogReader:
+    """Feed it batches of lines, then ask for the reading."""
+
+    def __init__(self, on_task: Callable[[Task], None] | None = None) -> None:
+        """Start with nothing read; `on_task` sees every finished task."""
+        self.reading = LogReading()
+        self.assembly = TaskAssembly(self.reading, on_task=on_task)
+        self._clock = 0.0
+        self._seen_slots = False
+        self._line = 0
+
+    def feed(self, lines: list[str]) -> None:
+        """Read a batch."""
+        number = self._line
+        slot_line = self._slot_line
+        for line in lines:
+            number += 1
+            at = line.find(" | task ")
+            if at >= 0 and slot_line(line, at, number):
+                continue
+            if line and not line.isspace():
+                self._other(line, number)
+        self._line = self.reading.lines = number
+
+    def finish(self) -> LogReading:
+        """Close what is open and return the reading."""
+        self.assembly.end()
+        self.assembly.drop_middle()
+        vllm_lines.finish_metrics(self.reading)
+        settle_generation(self.reading)
+        return self.reading
+
+    def _slot_line(self, line: str, at: int, number: int) -> bool:
+        """Read `... id  N | task M | TEXT`; False when it is something else after all."""
+        start = line.rfind(" id ", 0, at)
+        if start < 0:
+            return False
+        mid = line.find(" |", at + 8)
+        end = mid if mid >= 0 else len(line)
+        try:
+            slot, task_number = int(line[start + 4 : at]), int(line[at + 8 : end])
+        except ValueError:
+            return False
+        text = line[end + 2 :].lstrip() if mid >= 0 else ""
+        self._task_text(line, number, slot, task_number, text)
+        return True
+
+    def _task_text(self, line: str, number: int, slot: int, task_number: int, text: str) -> None:
+        first = line[0]
+        source = "" if first == "s" or first.isdigit() else _source(line)
+        assembly, reading = self.assembly, self.reading
+        task = assembly.of(source, slot, task_number, number, line)
+        if not text:
+            assembly.current = task
+            if task.task is None:
+                assembly.tasks[(source, slot)] = task
+                assembly.chosen.pop((source, slot), None)
+            return
+        if not self._seen_slots:
+            self._first_slot_line(line)
+        handler = slot_lines.TABLE.get(text[: slot_lines.HEAD])
+        if handler is None:
+            self._trouble(text, line, number)
+            return
+        event = handler(reading, task, text)
+        if event is not None:
+            reading.saw(event, number, line)
+        if handler is slot_lines.release:
+            assembly.release(task)
+        elif handler is slot_lines.launch:
+            self._launched(task, line)
+        elif task_number < 0 and handler is slot_lines.prompt_timing:
+            assembly.tasks[(source, slot)] = task
+
+    def _first_slot_line(self, line: str) -> None:
+        """Tell the generation by whether slot lines carry a clock."""
+        self._seen_slots = True
+        self.reading.marks.add("slots" if clock_seconds(line) is None else "stamps")
+
+    def _launched(self, task: Task, line: str) -> None:
+        seconds = clock_seconds(line)
+        if seconds is not None:
+            task.at = seconds
+            self._tick(seconds)
+
+    def _tick(self, seconds: float) -> None:
+        """See whether the clock went back, which is a new start."""
+        if seconds < self._clock - _RESTART_S:
+            self._restart()
+        self._clock = seconds
+
+    def _restart(self) -> None:
+        reading = self.reading
+        if reading.task_count or self.assembly.tasks:
+            reading.starts += 1
+            self.assembly.restart()
+        reading.loads = 0
+        reading.kvs.clear()
+        reading.n_ctx = None
+
+    def _other(self, line: str, number: int) -> None:
+        bare = line.lstrip()
+        handler = slot_lines.TABLE.get(bare[:8]) if bare[:8] in UNSTAMPED_HEADS else None
+        if handler is not None:
+            event = handler(self.reading, self._current(number, line), bare)
+            if event:
+                self.reading.saw(event, number, line)
+            return
+        stripped = strip_prefixes(line)
+        if stripped.stamped:
+            self.reading.marks.add("stamps")
+        self._message(stripped.text, stripped.source, line, number)
+
+    def _current(self, number: int, line: str) -> Task:
+        """Return the task that lines without a prefix belong to."""
+        assembly = self.assembly
+        if assembly.current is not None:
+            return assembly.current
+        running = [task for task in assembly.tasks.values() if task.released is None]
+        if len(running) == 1:
+            assembly.current = running[0]
+        else:
+            assembly.current = assembly.open(("", None), None, number, line)
+        return assembly.current
+
+    def _message(self, text: str, source: str, line: str, number: int) -> None:
+        reading = self.reading
+        if text.startswith("srv") or text.startswith(("cmn ", "spec ")):
+            if self._srv(text, line, number):
+                return
+        elif text.startswith((" - ", "   - ", "- ")):
+            if self._srv_text(text.lstrip(" -"), line, number):
+                return
+        elif text.startswith("{"):
+            if self._json(text, source, line, number):
+                return
+        elif (pairs := structured_lines.bracket_line(text)) is not None:
+            self._structured(pairs[0], pairs[1], source, line, number)
+            return
+        elif old_lines.is_old_timing(text):
+            self._old_timing(text, line, number)
+            return
+        elif text.startswith(("slot ", "======== ")):
+            if old_lines.read_old(self.assembly, source, text, number):
+                return
+        elif text.startswith("vllm:"):
+            event = vllm_lines.read_metric(reading, text)
+            if event:
+                reading.saw(event, number, line)
+            return
+        self._named(text, line, number)
+
+    def _old_timing(self, text: str, line: str, number: int) -> None:
+        bare = text.partition(":")[2].lstrip()
+        handler = slot_lines.TABLE.get(bare[:8])
+        if handler is not None:
+            handler(self.reading, self._current(number, line), bare)
+
+    def _srv(self, text: str, line: str, number: int) -> bool:
+        found = _SRV.match(text)
+        return found is not None and self._srv_text(
+            text[found.end() :].lstrip(" -"), line, number
+        )
+
+    def _srv_text(self, text: str, line: str, number: int) -> bool:
+        handler = srv_lines.TABLE.get(text[: srv_lines.HEAD])
+        if handler is None:
+            return False
+        self.reading.marks.add("srv")
+        event = handler(self.reading, text)
+        if event == "idle":
+            self.assembly.idle()
+        elif event is not None:
+            self.reading.saw(event, number, line)
+        return True
+
+    def _json(self, text: str, source: str, line: str, number: int) -> bool:
+        found = structured_lines.json_line(text)
+        if found is None:
+            return False
+        if structured_lines.read_timings(self.assembly, source, found, number, text[:300]):
+            return True
+        message = found.get("msg", found.get("message", found.get("log")))
+        if not isinstance(message, str):
+            return False
+        if "tid" in found or "function" in found:
+            self.reading.marks.add("json23" if "message" in found else "brackets")
+            self._structured(message, found, source, line, number)
+        else:
+            self.reading.marks.add("jsonl")
+            self.feed_inner(message.rstrip("\n"), number)
+        return True
+
+    def feed_inner(self, message: str, number: int) -> None:
+        """Read the line inside a JSON envelope under the envelope's number."""
+        at = message.find(" | task ")
+        if message and not (at >= 0 and self._slot_line(message, at, number)):
+            self._other(message, number)
+
+    def _structured(
+        self, text: str, values: dict[str, object], source: str, line: str, number: int
+    ) -> None:
+        event = structured_lines.read_structured(self.assembly, source, text, values, number)
+        if event:
+            self.reading.saw(event, number, line)
+        elif not text.startswith(("kv cache", "slot", "prompt", "generation")):
+            self._trouble(f"{text} {values.get('error', '')}", line, number)
+
+    def _named(self, text: str, line: str, number: int) -> None:
+        """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
+        reading = self.reading
+        found = _NAME.match(text)
+        if found:
+            reader = start_lines.TABLE.get(found[1])
+            if reader is not None:
+                reading.marks.add(found[1])
+                if found[1] in _STARTERS and reading.loads and "loading model" in text:
+                    self._maybe_restart(text)
+                event = reader(reading, text[found.end() :].lstrip())
+                if event:
+                    reading.saw(event, number, line)
+                    if event != "kv-failed":
+                        return
+        if "statistics" in text[:24]:
+            start_lines.statistics(reading, text.lstrip())
+        elif "speculati" in text:
+            event = start_lines.speculation(reading, text)
+            if event:
+                reading.saw(event, number, line)
+                return
+        if vllm_lines.is_vllm(text):
+            event = vllm_lines.read_vllm(reading, text)
+            if event:
+                reading.saw(event, number, line)
+                return
+        if "build" in text or "version: " in text:
+            self._build(text)
+        if " --" in text or " -c" in text:
+            old_lines.read_options(reading, text)
+        self._trouble(text, line, number)
+
+    def _build(self, text: str) -> None:
+        found = _BUILD.search(text)
+        if found is None:
+            return
+        number = next(part for part in found.groups() if part)
+        if self.reading.build is not None and self.reading.task_count:
+            self._restart()
+        self.reading.build = number
+
+    def _maybe_restart(self, text: str) -> None:
+        """Loading a model after tasks were served is a new start, not a draft."""
+        if "tensors" in text and (self.reading.task_count or self.assembly.tasks):
+            self._restart()
+
+    def _trouble(self, text: str, line: str, number: int) -> None:
+        event = error_lines.read_trouble(self.reading, text)
+        if event:
+            self.reading.saw(event, number, line)
+            if event == "mismatch":
+                old_lines.mark_mismatch(self.assembly)
+        elif "devices:" in text or "Device 0" in text or "buffer size" in text:
+            start_lines.device(self.reading, text)
+        else:
+            old_lines.read_rest(self.assembly, text, number)
+
+
+_STARTERS = frozenset({"load_tensors", "llm_load_tensors"})
+
+
+def _source(line: str) -> str:
+    found = _SOURCE.match(line)
+    return (found[1] or found[2]) if found else ""
+
+
+def read_log(
+    chunks: Iterable[bytes], on_task: Callable[[Task], None] | None = None
+) -> LogReading:
+    """Read a log from chunks of bytes (about a MiB each is fast).
+
+    `on_task` sees each task as it is finished, those too that are not kept. Raises
+    `UserError` for content that is no log text.
+    """
+    reader = LogReader(on_task)
+    for batch in line_batches(chunks):
+        reader.feed(batch)
+    return reader.finish()

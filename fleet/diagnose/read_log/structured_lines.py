@@ -1,0 +1,190 @@
+"""Lines that carry named values: `INFO [function] text | key=value`, JSON of 2023 to now.
+
+ik_llama.cpp and llama.cpp of 2024 write the same shapes; 2023 wrote JSON objects with
+`message`; `--log-format json` writes `msg`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from fleet.diagnose.read_log import slot_lines
+from fleet.diagnose.read_log.log_reading import SHOWN
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet.diagnose.read_log.log_reading import LogReading, Task
+    from fleet.diagnose.read_log.task_assembly import TaskAssembly
+
+Values = dict[str, Any]
+_BRACKET = re.compile(
+    r"\s*(?:INFO|WARN|ERR|ERROR|VERB|VERBOSE|DBG|DEBUG)\s*\[\s*([\w:~<> ]+)\] (.*?)(?: \| (.*))?$"
+)
+_PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
+MAINLINE_CHANGED = 1_725_500_000  # September 2024: llama.cpp left this shape, ik kept it
+LIMIT = 20_000
+
+
+def bracket_line(line: str) -> tuple[str, Values] | None:
+    """Return text and values of `INFO [ f] text | k=v k=v`, or None."""
+    found = _BRACKET.match(line[:LIMIT])
+    if found is None:
+        return None
+    pairs = {key: _value(text) for key, text in _PAIR.findall(found[3] or "")}
+    return found[2].strip(), pairs
+
+
+def _value(text: str) -> Any:  # noqa: ANN401 - whatever the log says
+    if text.startswith('"'):
+        return text.strip('"')
+    if text in {"true", "false"}:
+        return text == "true"
+    try:
+        return float(text) if "." in text or "e" in text else int(text)
+    except ValueError:
+        return text
+
+
+def json_line(line: str) -> Values | None:
+    """Return the object of a JSON line, or None."""
+    try:
+        found = json.loads(line[:LIMIT])
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def read_structured(
+    assembly: TaskAssembly, source: str, text: str, values: Mapping[str, Any], line: int
+) -> str | None:
+    """Take one structured line into the reading; return the event it is, if any."""
+    reading = assembly.reading
+    _era(reading, values)
+    text = text.lstrip()
+    if text.startswith("build info"):
+        reading.build = str(values.get("build", reading.build))
+        return "build"
+    task = _task_of(assembly, source, values, line, text)
+    if text.startswith("all slots are idle"):
+        assembly.idle()
+        return None
+    if task is None:
+        return _no_task(reading, text, values)
+    return _task_line(assembly, task, text, values)
+
+
+def _era(reading: LogReading, values: Mapping[str, Any]) -> None:
+    stamp = values.get("timestamp")
+    if isinstance(stamp, int):
+        reading.marks.add("brackets")
+        if stamp > MAINLINE_CHANGED:
+            reading.engine = "ik_llama.cpp"
+
+
+def _task_of(
+    assembly: TaskAssembly, source: str, values: Mapping[str, Any], line: int, text: str
+) -> Task | None:
+    slot = values.get("id_slot", values.get("slot_id"))
+    number = values.get("id_task", values.get("task_id"))
+    if not isinstance(slot, int):
+        return None
+    if not isinstance(number, int):
+        return assembly.tasks.get((source, slot))
+    return assembly.of(source, slot, number, line, text[:SHOWN])
+
+
+def _no_task(reading: LogReading, text: str, values: Mapping[str, Any]) -> str | None:
+    for name in ("n_ctx", "n_ctx_slot", "n_slots"):
+        value = values.get(name)
+        if isinstance(value, int) and value > 0 and "slot" in text:
+            setattr(reading, name, value)
+    if text.startswith(("HTTP server listening", "model loaded", "initializing slots")):
+        reading.marks.add("started")
+    return None
+
+
+def _task_line(
+    assembly: TaskAssembly, task: Task, text: str, values: Mapping[str, Any]
+) -> str | None:
+    reading = assembly.reading
+    if text.startswith("slot is processing"):
+        task.launched = True
+        assembly.current = task
+    elif text.startswith(("kv cache rm", "updated prompt")):
+        _reuse(reading, task, values)
+    elif text.startswith("slot released"):
+        return _released(assembly, task, values)
+    elif "context shift" in text:
+        if isinstance(values.get("n_ctx"), int):
+            reading.n_ctx = values["n_ctx"]
+        task.shifted = True
+        return "context-shift"
+    elif "eval time" in text:
+        _timing(reading, task, text)
+    elif text.startswith("draft"):
+        return slot_lines.draft(reading, task, text)
+    return None
+
+
+def _timing(reading: LogReading, task: Task, text: str) -> None:
+    read = slot_lines.prompt_timing if text.startswith("prompt") else slot_lines.eval_timing
+    read(reading, task, text)
+
+
+def _reuse(reading: LogReading, task: Task, values: Mapping[str, Any]) -> None:
+    position = values.get("p0", values.get("n_past"))
+    if isinstance(position, int):
+        slot_lines.mark_reuse(reading, task, position)
+
+
+def _released(assembly: TaskAssembly, task: Task, values: Mapping[str, Any]) -> str | None:
+    past, kept = values.get("n_past"), values.get("n_cache_tokens")
+    if isinstance(past, int):
+        task.released = past
+    if isinstance(values.get("n_ctx"), int):
+        assembly.reading.n_ctx = values["n_ctx"]
+    task.truncated = values.get("truncated") is True
+    task.not_cached_on_release = kept == 0 and bool(past)
+    assembly.release(task)
+    if task.not_cached_on_release:
+        return "nothing-kept"
+    return "truncated" if task.truncated else None
+
+
+def read_timings(
+    assembly: TaskAssembly, source: str, found: Mapping[str, Any], line: int, text: str
+) -> bool:
+    """Take an answer's `timings` object as a task; numbered by `call` or in order."""
+    timings = found.get("timings")
+    if not isinstance(timings, dict) or "prompt_n" not in timings:
+        return False
+    reading = assembly.reading
+    number = found.get("call", found.get("id_task"))
+    if not isinstance(number, int):
+        number = reading.task_count + len(assembly.tasks) + 1
+    slot = found.get("id_slot")
+    task = assembly.open((source, slot if isinstance(slot, int) else None), number, line, text)
+    reading.marks.add("timings")
+    task.selected_by = "timings"
+    for name, key in _TIMINGS.items():
+        value = timings.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            setattr(task, name, value)
+    if task.draft_generated:
+        task.draft_rate = (task.draft_accepted or 0) / task.draft_generated
+        reading.draft_generated += task.draft_generated
+        reading.draft_accepted += task.draft_accepted or 0
+    if task.prompt is None and task.cached is not None and task.processed is not None:
+        task.prompt = task.cached + task.processed
+    return True
+
+
+_TIMINGS = {
+    "cached": "cache_n", "processed": "prompt_n", "gen": "predicted_n",
+    "pp_ms": "prompt_ms", "tg_ms": "predicted_ms", "pp_tps": "prompt_per_second",
+    "tg_tps": "predicted_per_second", "draft_generated": "draft_n",
+    "draft_accepted": "draft_n_accepted",
+}  # fmt: skip

@@ -1,0 +1,215 @@
+"""What one task says about prefix and cache; tallied while the log is read.
+
+Shares are of the prompt (`reused`), or of what the slot held before (`kept`). A prompt that
+only grew keeps everything, however small its reused share is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from fleet.diagnose.finding import Hit
+
+if TYPE_CHECKING:
+    from fleet.diagnose.read_log.log_reading import Task
+
+HALF = 0.5
+STABLE = 0.9
+LITTLE = 0.1
+KEPT = 0.95  # the last token or two of a slot are always read again
+KEPT_ALL = 0.99
+FEW_TOKENS = 32  # a template's header, no conversation
+DEFAULT_SPACING = 8192  # llama-server.md 1.2, `-cms`
+SLOW_PP_BATCH = 512
+SLOW_PP = 100.0
+TIMES_PERFECT = 1
+
+
+@dataclass(slots=True)
+class TaskTally:
+    """Hits by code, and the figures that need all tasks."""
+
+    hits: dict[str, Hit] = field(default_factory=dict)
+    known: int = 0
+    stable: int = 0
+    cached_tasks: int = 0
+    released: int = 0
+    without_reuse_line: int = 0
+    timed: int = 0
+    shortest: int | None = None
+    longest: int = 0
+    generated: set[int] = field(default_factory=set)
+    largest: int = 0
+    spec_tg: list[float] = field(default_factory=lambda: [0.0, 0.0])  # tokens, seconds
+    plain_tg: list[float] = field(default_factory=lambda: [0.0, 0.0])
+    before: Task | None = None
+    perfect: int = 0
+
+    def add(self, task: Task) -> None:
+        """Judge one finished task."""
+        self._count(task)
+        if task.selected_by == "timings":
+            self._sequence(task)
+        ms = task.pp_ms / task.processed if task.pp_ms and task.processed else 0.0
+        reused = _share(task.cached, task.prompt)
+        self._reuse(task, reused)
+        lcp = _share(task.lcp, task.prompt)
+        similar = lcp if lcp is not None else task.sim
+        kept = _kept(task)
+        early = _early(task, similar, reused, kept)
+        if early:
+            self.hit("PREFIX_DIVERGES_EARLY", task, _again(task, ms))
+        elif similar is not None and similar >= HALF and kept is not None and kept < KEPT_ALL:
+            self.hit("PREFIX_DIVERGES_LATE", task, _again(task, ms))
+        elif task.mismatch:
+            late = reused is not None and reused >= HALF
+            self.hit(f"PREFIX_DIVERGES_{'LATE' if late else 'EARLY'}", task, _again(task, ms))
+        if _other_conversation(task, kept):
+            self.hit("DIFFERENT_CONVERSATION", task)
+        if _taken_over(task):
+            self.hit("SLOT_SIM_THRESHOLD_TOO_LOW", task)
+        if task.forced:
+            self._forced(task, ms)
+        if _nothing_kept(task, similar):
+            self.hit("CACHE_OFF_SERVER", task, _again(task, ms))
+        if task.not_cached_on_release:
+            self.hit("CACHE_OFF_REQUEST", task, (task.pp_ms or 0) / 1000)
+        if task.lost_s:
+            self.hit("TG_HIT_BY_CONCURRENCY", task, task.lost_s)
+        if task.pp_tps and task.pp_tps < SLOW_PP and (task.processed or 0) >= SLOW_PP_BATCH:
+            self.hit("SLOW_PP", task, (task.pp_ms or 0) / 1000)
+
+    def hit(self, code: str, task: Task, cost_s: float | None = None) -> None:
+        """Count a task under a code."""
+        if code not in self.hits:
+            self.hits[code] = Hit()
+        self.hits[code].add(task.line, task.text, cost_s)
+
+    def _count(self, task: Task) -> None:
+        if task.cached:
+            self.cached_tasks += 1
+        if task.released is not None:
+            self.released += 1
+            self.largest = max(self.largest, task.released)
+            if task.selected_by and task.first_rm is None:
+                self.without_reuse_line += 1
+        if task.pp_tps and task.prompt:
+            self.timed += 1
+            self.longest = max(self.longest, task.prompt)
+            self.shortest = min(self.shortest or task.prompt, task.prompt)
+            if len(self.generated) < 64:  # noqa: PLR2004 - enough to see that they differ
+                self.generated.add(task.gen or 0)
+        if task.tg_ms and task.gen:
+            rates = self.spec_tg if task.draft_generated else self.plain_tg
+            rates[0] += task.gen
+            rates[1] += task.tg_ms / 1000
+
+    def _reuse(self, task: Task, reused: float | None) -> None:
+        cold = task.fresh or (task.task == 0 and task.held is None)
+        if cold and not task.cached:
+            if task.cached == 0:
+                self.hit("COLD_START", task)
+            return
+        if reused is None and task.lcp and task.held and task.cached:
+            reused = task.cached / task.held
+        if reused is None:
+            reused = task.sim if task.cached and (task.f_keep or 0) >= STABLE else None
+        if reused is None:
+            return
+        self.known += 1
+        if reused >= STABLE:
+            self.stable += 1
+            self.hit("PREFIX_STABLE", task)
+        elif reused >= LITTLE:
+            self.hit("PARTIAL_REUSE", task)
+
+    def _forced(self, task: Task, ms: float) -> None:
+        self.hit("FULL_REPROCESS_SWA_HYBRID", task, _again(task, ms))
+        if (task.lcp or 0) <= FEW_TOKENS:
+            return
+        self.hit("CHECKPOINT_NONE_USABLE", task, _again(task, ms))
+        if task.oldest_checkpoint is None and (task.prompt or task.held or 0) < DEFAULT_SPACING:
+            self.hit("CHECKPOINT_INTERVAL_GT_PREFIX", task, _again(task, ms))
+
+    def _sequence(self, task: Task) -> None:
+        """Look at answers in a row: all reused, all reused, then nothing although it grew."""
+        before, self.before = self.before, task
+        if before is None or None in (before.prompt, before.gen, task.cached, task.prompt):
+            return
+        whole = (before.prompt or 0) + (before.gen or 0) - 1
+        cached = task.cached or 0
+        if abs(cached - whole) <= 2:  # noqa: PLR2004 - a token at the boundary
+            self.perfect += 1
+        elif self.perfect >= TIMES_PERFECT and (task.prompt or 0) > (before.prompt or 0):
+            ms = task.pp_ms / task.processed if task.pp_ms and task.processed else 0.0
+            if cached < STABLE * whole:
+                self.hit("THINK_STRIPPED", task, (whole - cached) * ms / 1000)
+            if cached == 0:
+                self.hit("FULL_REPROCESS_SWA_HYBRID", task, whole * ms / 1000)
+
+
+def _share(part: int | None, whole: int | None) -> float | None:
+    return part / whole if part is not None and whole else None
+
+
+def _kept(task: Task) -> float | None:
+    """What share of the slot's tokens the new prompt begins with."""
+    if task.f_keep is not None and task.f_keep >= 0:
+        return task.f_keep
+    if task.lcp is not None and task.held:
+        return min(1.0, task.lcp / task.held)
+    if task.cached and task.held and not task.restored:
+        return min(1.0, task.cached / task.held)
+    return None
+
+
+def _early(
+    task: Task, similar: float | None, reused: float | None, kept: float | None
+) -> bool:
+    if kept is not None and kept >= KEPT:
+        return False
+    if task.lcp is not None and similar is not None:
+        return similar < HALF
+    if similar is not None:
+        return similar < HALF and not _taken_over(task)
+    if task.lcp is not None and kept is not None:
+        return kept < HALF
+    if not task.cached:
+        return False
+    if kept is not None and reused is not None:
+        return reused < HALF
+    return task.cached < LITTLE * max(task.prompt or 0, task.reached)
+
+
+def _other_conversation(task: Task, kept: float | None) -> bool:
+    if task.lcp is not None and kept is not None:
+        return 0 < task.lcp <= FEW_TOKENS and kept < HALF
+    return _taken_over(task)
+
+
+def _taken_over(task: Task) -> bool:
+    """A slot taken by similarity although nearly all it holds is lost."""
+    by = task.selected_by in {"LCP", "LCS"}
+    return by and task.f_keep is not None and task.f_keep < LITTLE and (task.sim or 1.0) < HALF
+
+
+def _nothing_kept(task: Task, similar: float | None) -> bool:
+    return (
+        task.first_rm == 0
+        and not task.forced
+        and task.restored is None
+        and similar is not None
+        and similar >= HALF
+        and (task.f_keep is None or task.f_keep >= HALF)
+    )
+
+
+def _again(task: Task, ms: float) -> float | None:
+    """Seconds for reading again what the slot held already."""
+    if not ms or task.prompt is None:
+        return None
+    had = task.lcp if task.lcp is not None else min(task.held or task.prompt, task.prompt)
+    if task.sim is not None and task.lcp is None:
+        had = round(task.sim * task.prompt)
+    return max(0.0, min(had, task.prompt) - (task.cached or 0)) * ms / 1000
