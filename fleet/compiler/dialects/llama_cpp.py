@@ -30,26 +30,93 @@ _LAYERS_BY_WORD = (202.60113, 202.60227)
 _SPLIT_TENSOR = (8672, 9093)
 _ROTATION_SINCE = 8672
 _NOT_HERE = frozenset(
-    """cpuset cpuset_mems shm_size network draft_model checkpoint_tolerance cache_ram_similarity
-    mla_attention attention_max_batch fused_moe graph_reuse runtime_repack expert_reduction
-    grouped_experts k_cache_hadamard v_cache_hadamard merge_qkv merge_up_gate swa_compress
-    huge_pages tensor_parallel pipeline_parallel gpu_memory_utilization max_num_seqs
-    max_num_batched_tokens prefix_caching prefix_retention_interval prefix_match_unit
-    kv_cache_dtype block_size dtype quantization enforce_eager chunked_prefill expert_parallel
-    async_scheduling swa_bounded_replay mamba_cache_mode speculative_config reasoning_parser
-    tool_call_parser tokenizer_mode trust_remote_code prompt_tokens_details kv_offload_gib
-    master_port nccl_ib_hca nccl_ib_gid_index""".split()
+    [
+        "cpuset",
+        "cpuset_mems",
+        "shm_size",
+        "network",
+        "draft_model",
+        "checkpoint_tolerance",
+        "cache_ram_similarity",
+        "mla_attention",
+        "attention_max_batch",
+        "fused_moe",
+        "graph_reuse",
+        "runtime_repack",
+        "expert_reduction",
+        "grouped_experts",
+        "k_cache_hadamard",
+        "v_cache_hadamard",
+        "merge_qkv",
+        "merge_up_gate",
+        "swa_compress",
+        "huge_pages",
+        "tensor_parallel",
+        "pipeline_parallel",
+        "gpu_memory_utilization",
+        "max_num_seqs",
+        "max_num_batched_tokens",
+        "prefix_caching",
+        "prefix_retention_interval",
+        "prefix_match_unit",
+        "kv_cache_dtype",
+        "block_size",
+        "dtype",
+        "quantization",
+        "enforce_eager",
+        "chunked_prefill",
+        "expert_parallel",
+        "async_scheduling",
+        "swa_bounded_replay",
+        "mamba_cache_mode",
+        "speculative_config",
+        "reasoning_parser",
+        "tool_call_parser",
+        "tokenizer_mode",
+        "trust_remote_code",
+        "prompt_tokens_details",
+        "kv_offload_gib",
+        "master_port",
+        "nccl_ib_hca",
+        "nccl_ib_gid_index",
+    ]
 )
 _CONTAINER = frozenset({"cpuset", "cpuset_mems", "shm_size", "network"})
 # what fleet itself decides, or what would put a secret into the argument list
 OWN_OPTIONS = frozenset(
-    """-m --model --host --port --api-key --api-key-file --ssl-key-file --ssl-cert-file
-    -hft --hf-token --rpc""".split()
+    [
+        "-m",
+        "--model",
+        "--host",
+        "--port",
+        "--api-key",
+        "--api-key-file",
+        "--ssl-key-file",
+        "--ssl-cert-file",
+        "-hft",
+        "--hf-token",
+        "--rpc",
+    ]
 )
 DANGEROUS_OPTIONS = frozenset(
-    """--tools --tools-runtime --agent -ag --mcp-servers-config --mcp-servers-json
-    --ui-mcp-proxy --webui-mcp-proxy --props --media-path --path --spec-synth-len
-    --spec-synth-rates --override-kv --cors-origins --log-prompts-dir""".split()
+    [
+        "--tools",
+        "--tools-runtime",
+        "--agent",
+        "-ag",
+        "--mcp-servers-config",
+        "--mcp-servers-json",
+        "--ui-mcp-proxy",
+        "--webui-mcp-proxy",
+        "--props",
+        "--media-path",
+        "--path",
+        "--spec-synth-len",
+        "--spec-synth-rates",
+        "--override-kv",
+        "--cors-origins",
+        "--log-prompts-dir",
+    ]
 )
 
 

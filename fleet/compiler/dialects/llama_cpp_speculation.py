@@ -35,9 +35,11 @@ _MOD_PARTS = {
     "ngram_mod_max": "--spec-ngram-mod-n-max",
 }
 SPECULATION_SETTINGS = frozenset(
-    ("speculation", "draft_model", "draft_max", "draft_min")
-    + (*_FOR_DRAFTS, *_FOR_CACHES, *_NGRAM_PARTS, *_MOD_PARTS)
-)
+    {
+        "speculation", "draft_model", "draft_max", "draft_min",
+        *_FOR_DRAFTS, *_FOR_CACHES, *_NGRAM_PARTS, *_MOD_PARTS,
+    }
+)  # fmt: skip
 
 
 def kinds_of_speculation(speculation: object) -> tuple[str, ...]:

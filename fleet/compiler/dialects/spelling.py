@@ -10,8 +10,6 @@ from fleet.errors import CannotExpress
 from fleet.facts.known_builds import since_and_until
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fleet.facts.build_facts import BuildFacts
     from fleet.facts.model_facts import ModelFacts
     from fleet.profiles.settings_table import SettingScalar

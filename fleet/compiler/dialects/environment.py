@@ -1,0 +1,44 @@
+"""A launch's options as variables, for those that the engine reads from the environment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleet.facts.known_builds import build_facts
+
+if TYPE_CHECKING:
+    from fleet.compiler.launch_config import LaunchConfig
+    from fleet.facts.build_facts import BuildFacts
+
+_LLAMA = ("llama.cpp", "embedded")
+
+
+def as_environment(
+    launch: LaunchConfig, build: BuildFacts | None = None
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return what stays an argument, and the variables.
+
+    An unknown variable is ignored without a word, so only those of the build are used, and
+    none for an option that it would hold differently: repeated ones, ik_llama.cpp's, vLLM's.
+    """
+    if launch.engine not in _LLAMA or launch.role != "server":
+        return launch.argv, dict(launch.env)
+    facts = build or build_facts("llama.cpp", launch.build)
+    env, rest = dict(launch.env), []
+    words = list(launch.argv)
+    while words:
+        name = words.pop(0)
+        value = words.pop(0) if words and _is_value(words[0]) else None
+        flag = facts.flags.get(name)
+        if flag is None or flag.env is None or flag.removed or flag.env in env:
+            rest += [name] if value is None else [name, value]
+        elif name in flag.negations:
+            env[flag.env] = "0"
+        else:
+            env[flag.env] = "1" if value is None else value
+    return tuple(rest), env
+
+
+def _is_value(word: str) -> bool:
+    """Whether `word` belongs to the option before it: `-1` is a value, `-c` an option."""
+    return not word.startswith("-") or word[1:2].isdigit()
