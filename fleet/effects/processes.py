@@ -134,3 +134,11 @@ def _gone(seen: psutil.Process, process: ProcessId, within_s: float) -> bool:
 def exists(pid: int) -> bool:
     """Whether any process has the number `pid`."""
     return bool(psutil.pid_exists(pid))
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of any process, 0 when it cannot be seen."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss) if pid > 0 else 0
+    except psutil.Error:
+        return 0
