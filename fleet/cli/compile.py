@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
-from enum import Enum
-from pathlib import Path
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 
-class Form(str, Enum):
+class Form(StrEnum):
     """How people see the launch."""
 
     argv = "argv"
@@ -74,15 +74,13 @@ def compile_command(
 
 def compile_for(deployment: Deployment, choice: BuildChoice) -> tuple[LaunchConfig, ...]:
     """Compile for the build that was chosen; `hardware: auto` is this machine, probed."""
-    facts, warnings = chosen_build(deployment, choice)
+    facts, tables = chosen_build(deployment, choice)
     probes = deployment.hardware.probe and not deployment.hosts
     hosts = {"local": probe_host(LocalCommands(), "local")} if probes else {}
     launches = compile_deployment(
         deployment, hosts=hosts, model=None, build=facts, models_dir=str(cache_folder() / "models")
     )
-    return tuple(
-        replace(it, warnings=(*it.warnings, *differences(it, *warnings))) for it in launches
-    )
+    return tuple(replace(it, warnings=(*it.warnings, *differences(it, *tables))) for it in launches)
 
 
 def chosen_build(

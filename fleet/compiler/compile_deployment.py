@@ -100,6 +100,8 @@ def compile_deployment(
     folder = deployment.models_dir or models_dir or MODELS_DIR
     whole = deployment.engine.engine == "vllm"
     path = model_path or model_path_on_host(deployment.model, folder, whole_folder=whole)
+    if deployment.models_dir and not path.startswith(("/", "~")):
+        path = f"{deployment.models_dir}/{path}"
     runtime = runtime_of(deployment)
     return tuple(
         _compile_one(

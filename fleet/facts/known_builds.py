@@ -143,9 +143,9 @@ def since_and_until(*names: str) -> tuple[str | None, str | None]:
 
 
 def _ik(build: str) -> BuildFacts:
-    if not _DATE.fullmatch(build):
-        fix = f"ik_llama.cpp is known as of {IK_DATE}"
-        raise UserError(f"`{build}` is no date of ik_llama.cpp", where="--build", fix=fix)
+    if build != IK_DATE:
+        fix = f"ik_llama.cpp is known as of {IK_DATE}; `--help-file` tells of another"
+        raise UserError(f"`{build}` is no known ik_llama.cpp", where="--build", fix=fix)
     return BuildFacts(
         engine="ik_llama.cpp", number=None, date=build, flags=_plain(IK_OPTIONS), source="table"
     )

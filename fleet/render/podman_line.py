@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 USER = "1000:1000"
 LOG_SIZE = "64mb"
 PIDS = 4096
-SECRET_OWNER = "uid=1000,gid=1000,mode=0400"
+READ_BY_USER = "uid=1000,gid=1000,mode=0400"
 # engines that read these devices need the groups of the host's user
 _GROUP_DEVICES = ("/dev/dri", "/dev/kfd", "/dev/infiniband")
 
@@ -65,7 +65,7 @@ def secret_word(secret: SecretFile) -> str:
     """Return how podman is told about a secret that exists under its name."""
     if secret.kind == "env":
         return f"{secret.name},type=env,target={secret.target}"
-    return f"{secret.name},type=mount,target={secret.target},{SECRET_OWNER}"
+    return f"{secret.name},type=mount,target={secret.target},{READ_BY_USER}"
 
 
 def needs_groups(launch: LaunchConfig) -> bool:

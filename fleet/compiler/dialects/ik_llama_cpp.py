@@ -7,7 +7,6 @@ and reads no variables.
 
 from __future__ import annotations
 
-import json
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -247,15 +246,3 @@ def _say_speculation(spelled: Spelled, wish: Wish) -> None:
             if name in settings:
                 value = {"all": _ALL_LAYERS}.get(str(settings[name]), settings[name])
                 spelled.argv += [option, as_word(value)]
-
-
-def template_words(kwargs: str | None) -> dict[str, object]:
-    """Return template arguments given as JSON. Raises `CannotExpress` when it is none."""
-    try:
-        parsed = json.loads(kwargs) if kwargs else {}
-    except ValueError:
-        parsed = None
-    if not isinstance(parsed, dict):
-        fix = """write it as `'{"key": value}'`"""
-        raise CannotExpress("is no JSON object", where="chat_template_kwargs", fix=fix)
-    return parsed

@@ -7,11 +7,13 @@ Builds differ in names (the shipped table or the build's own help decides) and i
 from __future__ import annotations
 
 import difflib
+import json
 from typing import TYPE_CHECKING
 
 from fleet.compiler.dialects.llama_cpp_speculation import SPECULATION_SETTINGS, say_speculation
 from fleet.compiler.dialects.llama_cpp_words import WORDS
 from fleet.compiler.dialects.spelling import Settings, Spelled, Wish, cannot_express, say
+from fleet.compiler.dialects.template_words import template_words
 from fleet.errors import CannotExpress, UserError
 from fleet.profiles.settings_table import IK_KV_TYPES
 
@@ -126,7 +128,8 @@ def spell(wish: Wish) -> Spelled:
     Raises `CannotExpress` for what the build has no word or no such meaning for.
     """
     spelled = Spelled()
-    build, settings = wish.build, dict(wish.settings)
+    build, settings = wish.build, _template_settings(wish.settings, wish.build)
+    settings = dict(settings)
     spelled.argv += ["-m", wish.model_path, "--host", wish.listen, "--port", str(wish.port)]
     _say_first_of_build(spelled, build, wish)
     for name in ("threads", "threads_batch", "ctx_size", "parallel", "kv_unified"):
@@ -272,14 +275,22 @@ _OLD_LOAD_OPTIONS = {
 
 
 def _say_reasoning(spelled: Spelled, wish: Wish, value: str | float) -> None:
-    """Set one thinking policy; before `--reasoning` a budget of 0 turned thinking off."""
-    build = wish.build
-    if "--reasoning" in build:
+    """Set one thinking policy; before `--reasoning` came it is an argument of the template."""
+    if "--reasoning" in wish.build:
         spelled.argv += ["--reasoning", str(value)]
-    elif value == "off" and "reasoning_budget" not in wish.settings:
-        spelled.argv += ["--reasoning-budget", "0"]
-    elif value == "on":
-        raise cannot_express(build, "reasoning", ("--reasoning",))
+
+
+def _template_settings(settings: Settings, build: BuildFacts) -> Settings:
+    """Move the thinking policy into the template's arguments for builds without `--reasoning`.
+
+    Templates call it `enable_thinking` or `thinking`; they ignore the name they do not know.
+    """
+    policy = settings.get("reasoning", "auto")
+    if "--reasoning" in build or policy == "auto":
+        return settings
+    given = template_words(str(settings.get("chat_template_kwargs") or ""))
+    words = {"enable_thinking": policy == "on", "thinking": policy == "on", **given}
+    return {**settings, "chat_template_kwargs": json.dumps(words)}
 
 
 def _say_log_verbosity(spelled: Spelled, wish: Wish, value: str | float) -> None:

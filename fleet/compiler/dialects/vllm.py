@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from fleet.compiler.dialects.ik_llama_cpp import template_words
 from fleet.compiler.dialects.spelling import Settings, Spelled, as_word, cannot_express
+from fleet.compiler.dialects.template_words import template_words
 from fleet.errors import CannotExpress, UserError
 from fleet.facts.vllm_options import VLLM_ENV
 
