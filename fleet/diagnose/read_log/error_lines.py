@@ -228,8 +228,19 @@ def _some_buffer(reading: LogReading, text: str) -> str | None:
     return _named_buffer(reading, text) if "buffer of size" in text else None
 
 
+# every literal above holds one of these; most lines hold none and need no closer look
+_HINTS = re.compile(
+    "fail|rror|emory|[Kk]ill|KILL|reaper|alloc|ASSERT|[Aa]bort|ABORT|fault|termin|crash|Dead|bind"
+    "|already|rgument|xceed|context|ontext|slot|lash|[Qq]uantized V|balancing|multimodal|GPU|lost"
+    "|speculative|Common part|device code|driver|K-shift|retrying|buffer for|kernel image"
+    "|longer than|mismatch|CUDA-capable"
+)
+
+
 def read_trouble(reading: LogReading, text: str) -> str | None:
     """Return the event of the first sentence found in `text`, or None."""
+    if _HINTS.search(text) is None:
+        return None
     for literal, event, read in TROUBLES:
         if literal in text:
             return read(reading, text) if read else event

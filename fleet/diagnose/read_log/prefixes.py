@@ -31,12 +31,18 @@ class Stripped(NamedTuple):
 
 def strip_prefixes(line: str) -> Stripped:
     """Return the message of `line`; `source` names the router child or compose service."""
+    if line[0].islower() and "| " not in line:
+        return _bare(line)
     found = _STACK.match(line)
     if found is None:
-        return Stripped(line, "", stamped=False, level="")
+        return _bare(line)
     router, compose = found["router"], found["compose"]
     level = found["level"] or found["bare"] or ""
     return Stripped(line[found.end() :], router or compose or "", bool(level), level)
+
+
+def _bare(line: str) -> Stripped:
+    return Stripped(line, "", stamped=False, level="")
 
 
 _CLOCK = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) [A-Z] ")
@@ -44,7 +50,7 @@ _CLOCK = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) [A-Z] ")
 
 def clock_seconds(line: str) -> float | None:
     """Return the seconds since start of an `M.SS.mmm.uuu L ` stamp anywhere in the line."""
-    found = _CLOCK.search(line)
+    found = _CLOCK.match(line) or _CLOCK.search(line)
     if found is None:
         return None
     minutes, seconds, milli, micro = (int(part) for part in found.groups())

@@ -28,6 +28,8 @@ from fleet.diagnose.read_log.task_assembly import TaskAssembly
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from fleet.diagnose.read_log.task_assembly import Key
+
 _SRV = re.compile(r"(?:srv|cmn|spec)\s+\S+?:?\s+(?:- )?")
 _SOURCE = re.compile(r"\[(\d+)\] |([\w.\-]+) +\| ")
 _BUILD = re.compile(
@@ -35,7 +37,6 @@ _BUILD = re.compile(
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*: ?")
 _RESTART_S = 1.0  # a clock that goes back by more is a new start
-UNSTAMPED_HEADS = ("prompt e", "eval tim", "generati", "draft ac", "acc per ")
 
 
 class LogReader:
@@ -52,20 +53,26 @@ class LogReader:
     def feed(self, lines: list[str]) -> None:
         """Read a batch."""
         number = self._line
-        slot_line = self._slot_line
+        slot_line, other, unstamped = self._slot_line, self._other, self._unstamped
+        heads = slot_lines.UNSTAMPED
         for line in lines:
             number += 1
             at = line.find(" | task ")
-            if at >= 0 and slot_line(line, at, number):
+            if at >= 0:
+                if slot_line(line, at, number):
+                    continue
+            elif (bare := line.lstrip())[:8] in heads:
+                unstamped(bare, line, number)
                 continue
             if line and not line.isspace():
-                self._other(line, number)
+                other(line, number)
         self._line = self.reading.lines = number
 
     def finish(self) -> LogReading:
         """Close what is open and return the reading."""
         self.assembly.end()
         self.assembly.drop_middle()
+        self.assembly.last_figures()
         vllm_lines.finish_metrics(self.reading)
         settle_generation(self.reading)
         return self.reading
@@ -73,8 +80,6 @@ class LogReader:
     def _slot_line(self, line: str, at: int, number: int) -> bool:
         """Read `... id  N | task M | TEXT`; False when it is something else after all."""
         start = line.rfind(" id ", 0, at)
-        if start < 0:
-            return False
         mid = line.find(" |", at + 8)
         end = mid if mid >= 0 else len(line)
         try:
@@ -82,35 +87,42 @@ class LogReader:
         except ValueError:
             return False
         text = line[end + 2 :].lstrip() if mid >= 0 else ""
-        self._task_text(line, number, slot, task_number, text)
+        first = line[0]
+        key = ("" if first == "s" or first.isdigit() else _source(line), slot)
+        task = self.assembly.tasks.get(key)
+        if task is None or task.task != task_number:
+            task = self.assembly.of(key, task_number, number, line)
+        if text:
+            self._task_text(task, key, task_number, text, line, number)
+        else:
+            self._header(task, key)
         return True
 
-    def _task_text(self, line: str, number: int, slot: int, task_number: int, text: str) -> None:
-        first = line[0]
-        source = "" if first == "s" or first.isdigit() else _source(line)
-        assembly, reading = self.assembly, self.reading
-        task = assembly.of(source, slot, task_number, number, line)
-        if not text:
-            assembly.current = task
-            if task.task is None:
-                assembly.tasks[(source, slot)] = task
-                assembly.chosen.pop((source, slot), None)
-            return
+    def _header(self, task: Task, key: Key) -> None:
+        """Builds to b9093 print `id N | task M |` alone, and the timings below it."""
+        self.assembly.current = task
+        if task.task is None:
+            self.assembly.tasks[key] = task
+            self.assembly.chosen.pop(key, None)
+
+    def _task_text(  # noqa: PLR0913 - the parts of one line
+        self, task: Task, key: Key, task_number: int, text: str, line: str, number: int
+    ) -> None:
         if not self._seen_slots:
             self._first_slot_line(line)
-        handler = slot_lines.TABLE.get(text[: slot_lines.HEAD])
+        handler = slot_lines.TABLE.get(text[:8])
         if handler is None:
             self._trouble(text, line, number)
             return
-        event = handler(reading, task, text)
+        event = handler(self.reading, task, text)
         if event is not None:
-            reading.saw(event, number, line)
+            self.reading.saw(event, number, line)
         if handler is slot_lines.release:
-            assembly.release(task)
+            self.assembly.release(task)
         elif handler is slot_lines.launch:
             self._launched(task, line)
         elif task_number < 0 and handler is slot_lines.prompt_timing:
-            assembly.tasks[(source, slot)] = task
+            self.assembly.tasks[key] = task
 
     def _first_slot_line(self, line: str) -> None:
         """Tell the generation by whether slot lines carry a clock."""
@@ -118,7 +130,7 @@ class LogReader:
         self.reading.marks.add("slots" if clock_seconds(line) is None else "stamps")
 
     def _launched(self, task: Task, line: str) -> None:
-        seconds = clock_seconds(line)
+        seconds = clock_seconds(line) if "stamps" in self.reading.marks else None
         if seconds is not None:
             task.at = seconds
             self._tick(seconds)
@@ -138,18 +150,25 @@ class LogReader:
         reading.kvs.clear()
         reading.n_ctx = None
 
+    def _unstamped(self, bare: str, line: str, number: int) -> None:
+        """Read a timing line that stands without prefix below its header."""
+        handler = slot_lines.UNSTAMPED[bare[:8]]
+        event = handler(self.reading, self._current(number, line), bare)
+        if event:
+            self.reading.saw(event, number, line)
+
     def _other(self, line: str, number: int) -> None:
-        bare = line.lstrip()
-        handler = slot_lines.TABLE.get(bare[:8]) if bare[:8] in UNSTAMPED_HEADS else None
-        if handler is not None:
-            event = handler(self.reading, self._current(number, line), bare)
+        text, source, stamped, _ = strip_prefixes(line)
+        if stamped:
+            self.reading.marks.add("stamps")
+        if text.startswith("{") and self._json(text, source, line, number):
+            return
+        if text.startswith("vllm:"):
+            event = vllm_lines.read_metric(self.reading, text)
             if event:
                 self.reading.saw(event, number, line)
             return
-        stripped = strip_prefixes(line)
-        if stripped.stamped:
-            self.reading.marks.add("stamps")
-        self._message(stripped.text, stripped.source, line, number)
+        self._message(text, source, line, number)
 
     def _current(self, number: int, line: str) -> Task:
         """Return the task that lines without a prefix belong to."""
@@ -164,31 +183,25 @@ class LogReader:
         return assembly.current
 
     def _message(self, text: str, source: str, line: str, number: int) -> None:
-        reading = self.reading
-        if text.startswith("srv") or text.startswith(("cmn ", "spec ")):
-            if self._srv(text, line, number):
-                return
-        elif text.startswith((" - ", "   - ", "- ")):
-            if self._srv_text(text.lstrip(" -"), line, number):
-                return
-        elif text.startswith("{"):
-            if self._json(text, source, line, number):
-                return
-        elif (pairs := structured_lines.bracket_line(text)) is not None:
-            self._structured(pairs[0], pairs[1], source, line, number)
-            return
-        elif old_lines.is_old_timing(text):
+        """Try the grammars whose first letters fit, then the named functions."""
+        kind = _FIRST.get(text[:3])
+        if kind is None:
+            self._named(text, line, number)
+        elif kind == "srv":
+            if not self._srv(text, line, number):
+                self._trouble(text, line, number)
+        elif kind == "dash":
+            if not self._srv_text(text.lstrip(" -"), line, number):
+                self._named(text, line, number)
+        elif kind == "bracket":
+            if (pairs := structured_lines.bracket_line(text)) is not None:
+                self._structured(pairs[0], pairs[1], source, line, number)
+            else:
+                self._named(text, line, number)
+        elif kind == "timing" and old_lines.is_old_timing(text):
             self._old_timing(text, line, number)
-            return
-        elif text.startswith(("slot ", "======== ")):
-            if old_lines.read_old(self.assembly, source, text, number):
-                return
-        elif text.startswith("vllm:"):
-            event = vllm_lines.read_metric(reading, text)
-            if event:
-                reading.saw(event, number, line)
-            return
-        self._named(text, line, number)
+        elif kind != "old" or not old_lines.read_old(self.assembly, source, text, number):
+            self._named(text, line, number)
 
     def _old_timing(self, text: str, line: str, number: int) -> None:
         bare = text.partition(":")[2].lstrip()
@@ -233,9 +246,10 @@ class LogReader:
 
     def feed_inner(self, message: str, number: int) -> None:
         """Read the line inside a JSON envelope under the envelope's number."""
-        at = message.find(" | task ")
-        if message and not (at >= 0 and self._slot_line(message, at, number)):
-            self._other(message, number)
+        before = self._line
+        self._line = number - 1
+        self.feed([message])
+        self._line = before
 
     def _structured(
         self, text: str, values: dict[str, object], source: str, line: str, number: int
@@ -250,17 +264,17 @@ class LogReader:
         """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
         reading = self.reading
         found = _NAME.match(text)
-        if found:
-            reader = start_lines.TABLE.get(found[1])
-            if reader is not None:
-                reading.marks.add(found[1])
-                if found[1] in _STARTERS and reading.loads and "loading model" in text:
-                    self._maybe_restart(text)
-                event = reader(reading, text[found.end() :].lstrip())
-                if event:
-                    reading.saw(event, number, line)
-                    if event != "kv-failed":
-                        return
+        if found and (reader := start_lines.TABLE.get(found[1])) is not None:
+            name = found[1]
+            reading.marks.add(name)
+            if name in _STARTERS and reading.loads and "loading model" in text:
+                self._maybe_restart(text)
+            event = reader(reading, text[found.end() :].lstrip())
+            if event:
+                reading.saw(event, number, line)
+            if event in {None, "kv-failed"}:
+                self._trouble(text, line, number)
+            return
         if "statistics" in text[:24]:
             start_lines.statistics(reading, text.lstrip())
         elif "speculati" in text:
@@ -305,6 +319,15 @@ class LogReader:
             old_lines.read_rest(self.assembly, text, number)
 
 
+_FIRST = {
+    "srv": "srv", "cmn": "srv", "spe": "srv",
+    " - ": "dash", "   ": "dash", "- c": "dash", "- p": "dash", "- s": "dash", "- l": "dash",
+    "- f": "dash",
+    "INF": "bracket", "WAR": "bracket", "ERR": "bracket", "VER": "bracket", "DEB": "bracket",
+    " ER": "bracket", "DBG": "bracket",
+    "pri": "timing", "lla": "timing",
+    "slo": "old", "===": "old",
+}  # fmt: skip
 _STARTERS = frozenset({"load_tensors", "llm_load_tensors"})
 
 

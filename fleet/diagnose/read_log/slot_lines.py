@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     Handler = Callable[[LogReading, Task, str], str | None]
 
-HEAD = 8
 _TIMING = re.compile(
     r"(?:prompt |generation )?eval time\s*=\s*([\d.]+) ms /\s*(\d+) (?:tokens|runs)"
     r"(?:\s*\(\s*(?:[\d.]+|-?inf|-?nan) ms per token,\s*([\d.]+|-?inf|-?nan) tokens per second)?"
@@ -29,10 +28,11 @@ _DRAFT = re.compile(
 )
 _NUMBER = re.compile(r"\d+")
 _SIMILAR = re.compile(
-    r"by (\w+) similarity, (?:f_)?sim(?:_best|ilarity)? = ([\d.]+)(?:.*?f_keep = (-?[\d.]+))?", re.I
+    r"selected slot by (\w+) similarity, (?:f_)?sim\w* = ([\d.]+)"
+    r"(?: \(> [\d.]+ thold\))?(?:, f_keep = (-?[\d.]+))?"
 )
 _LCS = re.compile(r"lc[ps]_len = (\d+), similarity = ([\d.]+)", re.I)
-_LRU = re.compile(r"by LRU, t_last = (-?\d+)")
+_LRU = re.compile(r"selected slot by LRU, t_last = (-?\d+)")
 _CHECKING = re.compile(r"sim = ([\d.]+) \((\d+)/(\d+)\)")
 _PROMPT = re.compile(
     r"n_ctx_slot = (\d+)(?:, n_keep = -?\d+)?, (?:n_prompt_tokens|task\.n_tokens) = (\d+)"
@@ -47,6 +47,7 @@ _SWA = re.compile(r"n_swa = (\d+)")
 _TG_LIVE = re.compile(r"tg\s*=\s*([\d.]+) t/s")
 _RELEASE = re.compile(r"n_(?:tokens|past) = (\d+), truncated = (\d)")
 _POSITIONS = re.compile(r"[\d.]+")
+SLACK = 0.03  # of a time, before its count and rate are said to disagree with it
 HYBRID_WINDOWS = (0, 1)  # n_swa of a memory that is recurrent, newer and older builds
 
 
@@ -58,7 +59,7 @@ def _rate(text: str | None) -> float | None:
 
 def prompt_timing(reading: LogReading, task: Task, text: str) -> None:
     """`prompt eval time`: processed tokens only, whatever the build."""
-    found = _TIMING.search(text)
+    found = _TIMING.match(text)
     if found:
         task.pp_ms, task.processed = float(found[1]), int(found[2])
         task.pp_tps = _rate(found[3])
@@ -67,7 +68,7 @@ def prompt_timing(reading: LogReading, task: Task, text: str) -> None:
 
 def eval_timing(reading: LogReading, task: Task, text: str) -> None:
     """`eval time` and `generation eval time`."""
-    found = _TIMING.search(text)
+    found = _TIMING.match(text)
     if found:
         task.tg_ms, task.gen = float(found[1]), int(found[2])
         task.tg_tps = _rate(found[3])
@@ -81,7 +82,8 @@ def _agree(
     if not tps or tokens < 2 or ms < 100 or len(reading.notes) > 20:  # noqa: PLR2004
         return
     seconds = ms / 1000
-    if all(abs(count / tps - seconds) > 0.03 * seconds for count in (tokens, tokens - 1)):
+    slack = SLACK * seconds
+    if abs(tokens / tps - seconds) > slack and abs((tokens - 1) / tps - seconds) > slack:
         reading.notes.append(
             f"task {task.task}: the {what} time of {seconds:.1f} s does not agree with its "
             f"{tokens} tokens at {tps:g} tok/s, which take {tokens / tps:.1f} s"
@@ -111,14 +113,14 @@ def positions(_reading: LogReading, task: Task, text: str) -> None:
 
 def selected(reading: LogReading, task: Task, text: str) -> str | None:
     """How the server chose the slot."""
-    if found := _LRU.search(text):
+    if found := _LRU.match(text):
         last = int(found[1])
         task.selected_by = "LRU"
         task.fresh = last < 0
         reading.slot_select = {"by": "LRU", "t_last": last}
         return "lru-miss" if last > 0 else None
-    lcs = _LCS.search(text)
-    found = _SIMILAR.search(text)
+    found = _SIMILAR.match(text)
+    lcs = None if found else _LCS.search(text)
     if not found and not lcs:
         return None
     by = found[1].upper() if found else "LCS"
@@ -148,7 +150,7 @@ def compared(_reading: LogReading, task: Task, text: str) -> None:
 
 def new_prompt(reading: LogReading, task: Task, text: str) -> None:
     """`new prompt, n_ctx_slot = ..`."""
-    found = _PROMPT.search(text)
+    found = _PROMPT.search(text, 10)
     if found:
         reading.n_ctx_slot = int(found[1])
         task.prompt = int(found[2])
@@ -293,7 +295,22 @@ def window_checkpoint(reading: LogReading, task: Task, text: str) -> str | None:
     return words[word](reading, task, text) if word in words else None
 
 
+def nothing(_reading: LogReading, _task: Task, _text: str) -> None:
+    """Read nothing from a line that is known and says nothing new."""
+
+
 TABLE: Mapping[str, Handler] = {
+    "total ti": nothing,
+    "graphs r": nothing,
+    "new slot": nothing,
+    "speculat": nothing,
+    "input to": nothing,
+    "checking": nothing,
+    "Checking": nothing,
+    "supersed": nothing,
+    "need to ": nothing,
+    "saving i": nothing,
+    "init sam": nothing,
     "prompt e": prompt_timing,
     "eval tim": eval_timing,
     "generati": eval_timing,
@@ -322,3 +339,5 @@ TABLE: Mapping[str, Handler] = {
     "context ": shift,
     "processi": launch,
 }
+_HEADS = ("prompt e", "eval tim", "generati", "draft ac", "acc per ", "total ti", "graphs r")
+UNSTAMPED: Mapping[str, Handler] = {head: TABLE[head] for head in _HEADS}

@@ -93,7 +93,7 @@ def _task_of(
         return None
     if not isinstance(number, int):
         return assembly.tasks.get((source, slot))
-    return assembly.of(source, slot, number, line, text[:SHOWN])
+    return assembly.of((source, slot), number, line, text[:SHOWN])
 
 
 def _no_task(reading: LogReading, text: str, values: Mapping[str, Any]) -> str | None:

@@ -7,6 +7,7 @@ its last lines late.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from fleet.diagnose.read_log.log_reading import KEPT_ENDS, KEPT_WHOLE, SHOWN, LogReading, Task
@@ -23,6 +24,7 @@ LAST = {
     "processed": "processed_tokens", "cached": "cached_tokens", "gen": "gen_tokens",
     "draft_rate": "draft_acceptance",
 }  # fmt: skip
+_FIGURES = attrgetter(*TOTALS)
 
 
 @dataclass(slots=True)
@@ -38,9 +40,8 @@ class TaskAssembly:
     held: dict[Key, int] = field(default_factory=dict)  # tokens in the slot after a release
     on_task: Callable[[Task], None] | None = None
 
-    def of(self, source: str, slot: int | None, number: int, line: int, text: str) -> Task:
+    def of(self, key: Key, number: int, line: int, text: str) -> Task:
         """Return the task that a slot line speaks of; -1 is a choice for the next task."""
-        key = (source, slot)
         task = self.tasks.get(key)
         if number < 0:
             if task is not None and task.released is None:
@@ -130,14 +131,9 @@ class TaskAssembly:
         else:
             reading.last_tasks.append(task)
         totals = reading.totals
-        for name in TOTALS:
-            value = getattr(task, name)
+        for name, value in zip(TOTALS, _FIGURES(task), strict=True):
             if value is not None:
                 totals[name] = totals.get(name, 0) + value
-        for name, word in LAST.items():
-            value = getattr(task, name)
-            if value is not None:
-                reading.last[word] = value
         if self.on_task is not None:
             self.on_task(task)
 
@@ -149,6 +145,14 @@ class TaskAssembly:
             reading.last_tasks.clear()
             reading.last_tasks.extend(tail)
             del reading.first_tasks[KEPT_ENDS:]
+
+    def last_figures(self) -> None:
+        """Keep the last known figure of each kind, as a log is summed up in one row."""
+        for task in self.reading.tasks():
+            for name, word in LAST.items():
+                value = getattr(task, name)
+                if value is not None:
+                    self.reading.last[word] = value
 
 
 def _says_nothing(task: Task) -> bool:
