@@ -68,7 +68,7 @@ def show(
 @app.command()
 def validate(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE]...", help="Profile files; none means all")
+        list[str] | None, typer.Argument(metavar="FILE", help="Profile files; none means all")
     ] = None,
     profiles: Profiles = None,
     as_json: Json = False,
