@@ -1,0 +1,32 @@
+"""`fleet report`: a page of a results folder."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from fleet.cli.options import Json  # noqa: TC001 - typer reads the annotations
+from fleet.cli.output import console, print_json
+from fleet.report.write_report import write_report
+
+app = typer.Typer()
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder")],
+    as_json: Json = False,
+) -> None:
+    """Write DIR/report.html, .md, .csv and DIR/plots/, and print the page's path."""
+    written = write_report(folder)
+    if as_json:
+        print_json({
+            "html": str(written.html),
+            "bytes": written.bytes,
+            "seconds": round(written.seconds, 3),
+            "files": [str(file) for file in written.files],
+        })  # fmt: skip
+    else:
+        console.print(str(written.html), markup=False, soft_wrap=True)

@@ -1,0 +1,410 @@
+"""The page of a conversation run: what caching, speculation and priming brought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fleet.report.page import (
+    Bullets,
+    Code,
+    Exchange,
+    Page,
+    Section,
+    Table,
+    Text,
+    Transcript,
+)
+from fleet.report.plots import Line, curves, heat_map, stacked_bars
+from fleet.report.words import NONE, estimate, number, percent
+from fleet.sizes import ByteSize
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fleet.bench.summarise import Gain, Summary, TurnPoint
+    from fleet.bench.turn import Turn
+    from fleet.report.page import Block, Figure
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ConversationRun:
+    """All that a results folder holds, read: `answers` by SHA-256, `servers` by condition."""
+
+    run: Mapping[str, Any]
+    turns: tuple[Turn, ...]
+    summary: Summary
+    servers: Mapping[str, Mapping[str, Any]]
+    samples: tuple[Mapping[str, Any], ...]
+    answers: Mapping[str, str]
+
+
+def conversation_page(found: ConversationRun) -> Page:
+    """Return the page; everything on it comes from `found`."""
+    sections = (
+        Section(title="What it brought", blocks=_gains(found)),
+        Section(title="Totals", blocks=(_totals(found.summary), *_acceptance(found.summary))),
+        Section(title="Where the time goes", blocks=_heat_maps(found)),
+        Section(title="Turn by turn", blocks=_curves(found.summary)),
+        Section(title="What was cached", blocks=(_cache_map(found.summary),)),
+        Section(title="Memory and load", blocks=(_memory(found),)),
+        Section(title="Launches", blocks=_launches(found)),
+        Section(title="Machine and build", blocks=(_machine(found),)),
+        Section(title="Method and caveats", blocks=_method(found)),
+        Section(title="Transcripts", blocks=_transcripts(found)),
+    )
+    run = found.run
+    return Page(
+        title=f"Conversations on {', '.join(run.get('deployments', ['?']))}",
+        lead=_lead(found),
+        facts=(
+            ("Started", str(run.get("started", NONE))),
+            ("Mode", str(run.get("mode", NONE))),
+            ("Tokens of an answer", str(run.get("generate", NONE))),
+            ("Repeats", str(found.summary.repeats)),
+            ("Turns measured", str(len(found.turns))),
+            ("fleet", str(run.get("fleet", NONE))),
+        ),
+        sections=sections,
+    )
+
+
+def _lead(found: ConversationRun) -> str:
+    if not found.turns:
+        return "No turn has been measured yet."
+    caching = [g for g in found.summary.gains if g.pairs]
+    if not caching:
+        return "One condition was measured; there is nothing to compare it with."
+    best = max(caching, key=lambda gain: gain.prefill_saved_s.value)
+    saved = best.prefill_saved_s
+    base = next(t for t in found.summary.totals if t.condition == best.baseline)
+    proof = (
+        f"95% interval {number(saved.low)} to {number(saved.high)} s"
+        if saved.proven
+        else "one repeat, so without an interval"
+    )
+    return (
+        f"{best.condition} ({_meaning(found, best.condition)}) saves {number(saved.value)} of "
+        f"{number(base.prefill_s)} s of prefill against {best.baseline} in one pass over "
+        f"{len(found.summary.conversations)} conversations ({proof})."
+    )
+
+
+def _meaning(found: ConversationRun, condition: str) -> str:
+    known = {c["name"]: str(c["meaning"]) for c in found.run.get("conditions", ())}
+    return known.get(condition, condition)
+
+
+def _gains(found: ConversationRun) -> tuple[Block, ...]:
+    rows = tuple(
+        (
+            f"{g.condition} against {g.baseline}",
+            estimate(g.prefill_saved_s),
+            estimate(g.prefill, unit="x"),
+            estimate(g.decode, unit="x"),
+            estimate(g.wall, unit="x"),
+            f"{g.same_answers} of {g.compared}",
+            _parts(g),
+        )
+        for g in found.summary.gains
+    )
+    meanings = tuple(f"{c}: {_meaning(found, c)}" for c in found.summary.conditions)
+    table = Table(
+        caption="Seconds of prefill saved in one pass, and speed-ups (above 1 is faster), with "
+        "95% intervals in brackets where there are repeats. Only turns that both have count.",
+        columns=("conditions", "prefill saved, s>", "prefill>", "decode, a token>", "wall>",
+                 "same answers>", "parts at turn"),
+        rows=rows,
+    )  # fmt: skip
+    notes = (Bullets(items=found.summary.notes),) if found.summary.notes else ()
+    return (Bullets(items=meanings), table, *notes)
+
+
+def _parts(gain: Gain) -> str:
+    listed = ", ".join(f"{talk} {turn}" for talk, turn in sorted(gain.parts_at.items()))
+    return listed or "never"
+
+
+def _totals(summary: Summary) -> Table:
+    return Table(
+        caption="One pass over all conversations. PP counts processed tokens only, TG the tokens "
+        "after the first over decode time. Outside the server: wall time that is neither.",
+        columns=("condition", "turns>", "processed>", "cached>", "reuse>", "prefill s>",
+                 "decode s>", "wall s>", "PP tok/s>", "TG tok/s>", "TTFT ms, median>", "cold>",
+                 "retries>", "outside the server>"),
+        rows=tuple(
+            (
+                t.condition, str(t.turns), number(t.processed_tokens, 0),
+                number(t.cached_tokens, 0), percent(t.reuse), number(t.prefill_s, 2),
+                number(t.decode_s, 2), number(t.wall_s, 2), number(t.pp_tps), number(t.tg_tps),
+                number(t.ttft_ms, 0), str(t.cold), str(t.retries), percent(t.overhead, 2),
+            )
+            for t in summary.totals
+        ),
+    )  # fmt: skip
+
+
+def _acceptance(summary: Summary) -> tuple[Block, ...]:
+    rows = tuple(
+        (t.condition, t.conversation or "", str(t.draft_n), str(t.draft_accepted),
+         percent(t.acceptance), number(t.tg_tps))
+        for t in summary.by_conversation
+        if t.draft_n
+    )  # fmt: skip
+    if not rows:
+        return ()
+    return (
+        Table(
+            caption="Speculation: proposed and accepted tokens",
+            columns=("condition", "conversation", "proposed>", "accepted>", "acceptance>",
+                     "TG tok/s>"),
+            rows=rows,
+        ),
+    )  # fmt: skip
+
+
+def _heat_maps(found: ConversationRun) -> tuple[Block, ...]:
+    summary = found.summary
+    if not found.turns:
+        return (Text(text="Nothing was measured yet."),)
+    by = {(t.conversation, t.condition): t for t in summary.by_conversation}
+    base = {gain.condition: gain.baseline for gain in summary.gains}
+    faster: list[list[float | None]] = [
+        [_quotient(by.get((talk, base.get(c, c))), by.get((talk, c))) for c in summary.conditions]
+        for talk in summary.conversations
+    ]
+    prefill: list[list[float | None]] = [
+        [total.prefill_s if (total := by.get((talk, c))) else None for c in summary.conditions]
+        for talk in summary.conversations
+    ]
+    return (
+        heat_map(
+            "speed-up", summary.conversations, summary.conditions, faster, unit="x", centre=1.0,
+            caption="Speed-up of the whole conversation (wall time of the baseline / of the "
+            "condition): above 1 is faster.",
+        ),
+        heat_map(
+            "prefill-seconds", summary.conversations, summary.conditions, prefill, unit=" s",
+            caption="Seconds of prefill for all turns of a conversation.",
+        ),
+    )  # fmt: skip
+
+
+def _quotient(before: Any, after: Any) -> float | None:  # noqa: ANN401 - Totals or None
+    if before is None or after is None or before.turns != after.turns or not after.wall_s:
+        return None
+    return float(before.wall_s / after.wall_s)
+
+
+def _curves(summary: Summary) -> tuple[Block, ...]:
+    return tuple(
+        curves(
+            f"turns-{name}",
+            {talk: _lines(summary, talk, field) for talk in summary.conversations},
+            x="turn",
+            y=label,
+            caption=caption,
+        )
+        for name, field, label, caption in (
+            ("prefill", "prefill_ms", "prefill, s", "Prefill of each turn, median of repeats."),
+            ("ttft", "ttft_ms", "first token, s", "Time to the first token of each turn."),
+            ("decode", "decode_ms", "decode, s", "Decode time of each turn."),
+        )
+        if summary.points
+    )
+
+
+def _lines(summary: Summary, talk: str, field: str) -> list[Line]:
+    return [
+        Line(
+            label=condition,
+            x=tuple(p.turn for p in points),
+            y=tuple(getattr(p, field) / 1000 for p in points),
+        )
+        for condition in summary.conditions
+        if (points := _points(summary, talk, condition))
+    ]
+
+
+def _points(summary: Summary, talk: str, condition: str) -> list[TurnPoint]:
+    return [p for p in summary.points if (p.conversation, p.condition) == (talk, condition)]
+
+
+def _cache_map(summary: Summary) -> Figure | Text:
+    panels = {
+        f"{talk} {condition}": {
+            "cached": [p.cached_tokens for p in points],
+            "processed": [p.processed_tokens for p in points],
+        }
+        for talk in summary.conversations
+        for condition in summary.conditions
+        if (points := _points(summary, talk, condition))
+    }
+    if not panels:
+        return Text(text="Nothing was measured yet.")
+    return stacked_bars(
+        "cache-map", panels, x="turn", y="prompt tokens",
+        caption="The prompt of each turn: tokens taken from the cache and tokens processed.",
+    )  # fmt: skip
+
+
+def _memory(found: ConversationRun) -> Table:
+    rows = []
+    for condition in found.summary.conditions:
+        mine = [s for s in found.samples if s["condition"] == condition]
+        memory = [s["memory_bytes"] for s in mine if s["memory_bytes"]]
+        loads = sorted(s["load"] for s in mine)
+        rows.append((
+            condition,
+            str(ByteSize(max(memory))) if memory else NONE,
+            str(ByteSize(memory[-1])) if memory else NONE,
+            number(loads[len(loads) // 2] if loads else None),
+            number(loads[-1] if loads else None),
+        ))  # fmt: skip
+    return Table(
+        caption="Resident memory of the server after a turn, and the machine's one-minute load",
+        columns=("condition", "memory, largest>", "memory, last>", "load, median>",
+                 "load, largest>"),
+        rows=tuple(rows),
+    )  # fmt: skip
+
+
+def _launches(found: ConversationRun) -> tuple[Block, ...]:
+    lines = {
+        name: _launch_lines(record)
+        for name, record in found.servers.items()
+        if name in found.summary.conditions
+    }
+    if not lines:
+        return (Text(text="No launch was recorded."),)
+    everywhere = set.intersection(*(set(each) for each in lines.values()))
+    return (
+        Text(text="Lines that are not the same in all conditions are marked."),
+        *(
+            Code(
+                title=f"{name}: {_meaning(found, name)}",
+                lines=each,
+                marked=frozenset(k for k, line in enumerate(each) if line not in everywhere),
+            )
+            for name, each in lines.items()
+        ),
+    )
+
+
+def _launch_lines(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a launch as lines that can be compared: the program, its words, the requests'."""
+    what = record["identity"]
+    words: Sequence[str] = what.get("argv") or ()
+    argv = [
+        f"{word} {words[k + 1]}"
+        if k + 1 < len(words) and not words[k + 1].startswith("-")
+        else word
+        for k, word in enumerate(words)
+        if word.startswith("-") or k == 0
+    ]
+    return (
+        f"{what.get('program') or what.get('engine')}",
+        *(f"  {line}" for line in argv),
+        *(f"  set {key} = {value}" for key, value in sorted(what.get("settings", {}).items())),
+        *(f"  env {key}={value}" for key, value in sorted(what.get("env", {}).items())),
+        f"  request cache_prompt = {str(record.get('cache_prompt', True)).lower()}",
+        f"  primed = {str(record.get('primed', False)).lower()}",
+    )
+
+
+def _machine(found: ConversationRun) -> Table:
+    machine = found.run.get("machine", {})
+    rows = [
+        (key.replace("_", " "), _machine_value(key, value))
+        for key, value in machine.items()
+        if value
+    ]
+    for name in ("engine", "build", "context", "slots", "kv_types", "gpu_layers", "model"):
+        values = {str(s["identity"].get(name)) for s in found.servers.values()}
+        rows.append((name.replace("_", " "), ", ".join(sorted(values)) or NONE))
+    return Table(caption="Where it was measured", columns=("what", "value"), rows=tuple(rows))
+
+
+def _machine_value(key: str, value: object) -> str:
+    if key == "memory_bytes" and isinstance(value, int):
+        return str(ByteSize(value))
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+_ORDER = (
+    "Temperature 0 and one fixed seed. Each conversation and condition runs on a fresh server, "
+    "conditions side by side, their order rotated."
+)
+_INTERVALS = (
+    "Intervals are Student's t over the repeats' logarithms of total times; they say nothing "
+    "about other machines, models or conversations."
+)
+
+
+def _method(found: ConversationRun) -> tuple[Block, ...]:
+    replay = found.run.get("mode") == "replay"
+    history = (
+        "Replay: the first condition measured recorded the answers, and all conditions see these "
+        "as history; every answer has the same number of tokens, so all do equal work."
+        if replay
+        else "Free: each condition feeds its own answers back, so that histories can part; the "
+        "table says at which turn."
+    )
+    clients = sum(s.get("timed_by") == "client" for s in found.samples)
+    timing = (
+        f"{clients} turns were timed by the client, whose prefill includes queueing."
+        if clients
+        else "Prefill, decode and token counts are the server's own; TTFT and wall the client's."
+    )
+    imported = found.run.get("imported")
+    return (
+        Bullets(
+            items=(
+                history,
+                _ORDER,
+                timing,
+                "Cold marks the first request of a fresh server. Cold turns are counted.",
+                _INTERVALS,
+                *((str(imported),) if imported else ()),
+            )
+        ),
+    )
+
+
+def _transcripts(found: ConversationRun) -> tuple[Block, ...]:
+    first = {
+        (t.conversation, t.condition, t.turn): t.answer_sha256 for t in found.turns if t.repeat == 1
+    }
+    return tuple(
+        Transcript(
+            title=f"{talk['name']}: {talk['persona']} ({talk['language']})",
+            system=talk["system"],
+            columns=found.summary.conditions,
+            exchanges=tuple(
+                _exchange(found, first, talk["name"], number, said)
+                for number, said in enumerate(talk["turns"], 1)
+                if any((talk["name"], c, number) in first for c in found.summary.conditions)
+            ),
+        )
+        for talk in found.run.get("conversations", ())
+        if talk["name"] in found.summary.conversations
+    )
+
+
+def _exchange(
+    found: ConversationRun,
+    first: Mapping[tuple[str, str, int], str],
+    talk: str,
+    turn: int,
+    said: str,
+) -> Exchange:
+    digests = [first.get((talk, c, turn)) for c in found.summary.conditions]
+    shown: list[str | None] = []
+    for place, digest in enumerate(digests):
+        if digest is None:
+            shown.append("(not measured)")
+        elif place and digest == digests[0]:
+            shown.append(None)
+        else:
+            shown.append(found.answers.get(digest, "(the text was not kept)"))
+    return Exchange(said=said, answers=tuple(shown))

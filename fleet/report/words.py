@@ -1,0 +1,30 @@
+"""Figures as people read them in tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fleet.bench.intervals import Estimate
+
+NONE = "-"
+
+
+def number(value: float | None, digits: int = 1, unit: str = "") -> str:
+    """Return a figure with that many digits after the point, a dash for None."""
+    return NONE if value is None else f"{value:,.{digits}f}{unit}"
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """Return a share as per cent."""
+    return NONE if value is None else f"{value * 100:.{digits}f}%"
+
+
+def estimate(found: Estimate | None, digits: int = 2, unit: str = "") -> str:
+    """Return a figure with its 95% interval, where there is one."""
+    if found is None:
+        return NONE
+    shown = number(found.value, digits, unit)
+    if found.low is None or found.high is None:
+        return shown
+    return f"{shown} ({number(found.low, digits)} to {number(found.high, digits)})"

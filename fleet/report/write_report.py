@@ -1,0 +1,104 @@
+"""Read a results folder, make its page, write it beside the results."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING
+
+from fleet.bench.conversation_suite import read_summary
+from fleet.bench.results_folder import ResultsFolder
+from fleet.bench.turn import Turn
+from fleet.effects.files import write_atomically
+from fleet.errors import UserError
+from fleet.report.conversation_page import ConversationRun, conversation_page
+from fleet.report.page import Page, render_html, render_markdown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Written:
+    """Where the report lies, its size, and how long its drawings and the whole took."""
+
+    html: Path
+    bytes: int
+    seconds: float
+    files: tuple[Path, ...]
+
+
+def write_report(path: Path) -> Written:
+    """Write `report.html`, `.md`, `.csv` and `plots/` into the results folder `path`.
+
+    Raises `UserError` for a folder that holds no results, `OutsideError` for a full disk.
+    """
+    began = time.perf_counter()
+    folder = ResultsFolder(path=path)
+    run = folder.read_run()
+    if run is None:
+        raise UserError(
+            "there are no results here", where=str(path), fix="name the `--out` folder of a bench"
+        )
+    page, rows = _READERS[run["suite"]](folder)
+    return write_page(page, path, rows=rows, began=began)
+
+
+def write_page(
+    page: Page, path: Path, *, rows: Sequence[Mapping[str, object]], began: float
+) -> Written:
+    """Write any page the same way; `rows` become `report.csv`."""
+    html = render_html(page)
+    files: dict[Path, str | bytes] = {
+        path / "report.html": html,
+        path / "report.md": render_markdown(page),
+        path / "report.csv": _csv(rows),
+        **{path / "plots" / f"{figure.name}.svg": figure.svg for figure in page.figures},
+        **{path / "plots" / f"{figure.name}.png": figure.png for figure in page.figures},
+    }
+    for file, content in files.items():
+        write_atomically(file, content)
+    return Written(
+        html=path / "report.html",
+        bytes=len(html.encode()),
+        seconds=time.perf_counter() - began,
+        files=tuple(files),
+    )
+
+
+def read_conversation_run(folder: ResultsFolder) -> ConversationRun:
+    """Return all that a conversation folder holds, finished or not."""
+    run = folder.read_run() or {}
+    turns = folder.turns()
+    names = [condition["name"] for condition in run.get("conditions", ())]
+    return ConversationRun(
+        run=run,
+        turns=turns,
+        summary=read_summary(folder),
+        servers={name: known for name in names if (known := folder.server(name))},
+        samples=folder.samples(),
+        answers={digest: folder.answer(digest) for digest in {t.answer_sha256 for t in turns}},
+    )
+
+
+def _conversation(folder: ResultsFolder) -> tuple[Page, Sequence[Mapping[str, object]]]:
+    found = read_conversation_run(folder)
+    names = [field.name for field in fields(Turn)]
+    empty = dict.fromkeys(names, "")
+    return conversation_page(found), [asdict(turn) for turn in found.turns] or [empty]
+
+
+_READERS: Mapping[str, Callable[[ResultsFolder], tuple[Page, Sequence[Mapping[str, object]]]]] = {
+    "conversation": _conversation
+}
+
+
+def _csv(rows: Sequence[Mapping[str, object]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
