@@ -215,7 +215,6 @@ TROUBLES = (
     Trouble("Flash Attention was auto, set to disabled", "fa-off"),
     Trouble("flash_attn is not compatible", "fa-off"),
     Trouble("no implementations specified for speculative", "spec-none"),
-    Trouble("context checkpoint", "checkpoint-line"),
     Trouble("Common part does not match fully", "mismatch"),
     Trouble("exceeds the cache limit", "state-over-limit"),
     Trouble("exceeds cache size limit", "state-over-limit"),
@@ -231,7 +230,7 @@ def _some_buffer(reading: LogReading, text: str) -> str | None:
 # every literal above holds one of these; most lines hold none and need no closer look
 _HINTS = re.compile(
     "fail|rror|emory|[Kk]ill|KILL|reaper|alloc|ASSERT|[Aa]bort|ABORT|fault|termin|crash|Dead|bind"
-    "|already|rgument|xceed|context|ontext|slot|lash|[Qq]uantized V|balancing|multimodal|GPU|lost"
+    "|already|rgument|xceed|maximum| shift|purging|could|lash|[Qq]uantized V|balancing|multimodal|usable|lost"
     "|speculative|Common part|device code|driver|K-shift|retrying|buffer for|kernel image"
     "|longer than|mismatch|CUDA-capable"
 )

@@ -48,6 +48,9 @@ class LogReader:
         self.assembly = TaskAssembly(self.reading, on_task=on_task)
         self._clock = 0.0
         self._seen_slots = False
+        # lines of one task follow each other: what the last slot line began with
+        self._head, self._key, self._number = "", ("", 0), -1
+        self._task = Task()
         self._line = 0
 
     def feed(self, lines: list[str]) -> None:
@@ -82,18 +85,23 @@ class LogReader:
         start = line.rfind(" id ", 0, at)
         mid = line.find(" |", at + 8)
         end = mid if mid >= 0 else len(line)
-        try:
-            slot, task_number = int(line[start + 4 : at]), int(line[at + 8 : end])
-        except ValueError:
-            return False
-        text = line[end + 2 :].lstrip() if mid >= 0 else ""
-        first = line[0]
-        key = ("" if first == "s" or first.isdigit() else _source(line), slot)
-        task = self.assembly.tasks.get(key)
-        if task is None or task.task != task_number:
-            task = self.assembly.of(key, task_number, number, line)
-        if text:
-            self._task_text(task, key, task_number, text, line, number)
+        head = line[start:end]
+        if head == self._head and line[0] != "[":
+            task, key = self._task, self._key
+        else:
+            try:
+                slot, self._number = int(line[start + 4 : at]), int(line[at + 8 : end])
+            except ValueError:
+                return False
+            first = line[0]
+            key = ("" if first == "s" or first.isdigit() else _source(line), slot)
+            found = self.assembly.tasks.get(key)
+            if found is None or found.task != self._number:
+                found = self.assembly.of(key, self._number, number, line)
+            self._head, self._task, self._key = head, found, key
+            task = found
+        if mid >= 0 and (text := line[end + 2 :].lstrip()):
+            self._task_text(task, key, text, line, number)
         else:
             self._header(task, key)
         return True
@@ -102,12 +110,11 @@ class LogReader:
         """Builds to b9093 print `id N | task M |` alone, and the timings below it."""
         self.assembly.current = task
         if task.task is None:
+            self._head = ""
             self.assembly.tasks[key] = task
             self.assembly.chosen.pop(key, None)
 
-    def _task_text(  # noqa: PLR0913 - the parts of one line
-        self, task: Task, key: Key, task_number: int, text: str, line: str, number: int
-    ) -> None:
+    def _task_text(self, task: Task, key: Key, text: str, line: str, number: int) -> None:
         if not self._seen_slots:
             self._first_slot_line(line)
         handler = slot_lines.TABLE.get(text[:8])
@@ -121,7 +128,8 @@ class LogReader:
             self.assembly.release(task)
         elif handler is slot_lines.launch:
             self._launched(task, line)
-        elif task_number < 0 and handler is slot_lines.prompt_timing:
+        elif self._number < 0 and handler is slot_lines.prompt_timing:
+            self._head = ""
             self.assembly.tasks[key] = task
 
     def _first_slot_line(self, line: str) -> None:
@@ -146,6 +154,7 @@ class LogReader:
         if reading.task_count or self.assembly.tasks:
             reading.starts += 1
             self.assembly.restart()
+        self._head = ""
         reading.loads = 0
         reading.kvs.clear()
         reading.n_ctx = None
@@ -269,11 +278,15 @@ class LogReader:
             reading.marks.add(name)
             if name in _STARTERS and reading.loads and "loading model" in text:
                 self._maybe_restart(text)
-            event = reader(reading, text[found.end() :].lstrip())
+            rest = text[found.end() :].lstrip()
+            event = reader(reading, rest)
             if event:
                 reading.saw(event, number, line)
             if event in {None, "kv-failed"}:
-                self._trouble(text, line, number)
+                self._trouble(rest, line, number)
+            return
+        if text.startswith("  Device "):
+            reading.gpus.add("GPU")
             return
         if "statistics" in text[:24]:
             start_lines.statistics(reading, text.lstrip())
@@ -287,20 +300,21 @@ class LogReader:
             if event:
                 reading.saw(event, number, line)
                 return
-        if "build" in text or "version: " in text:
-            self._build(text)
+        if ("build" in text or "version: " in text) and self._build(text):
+            return
         if " --" in text or " -c" in text:
             old_lines.read_options(reading, text)
         self._trouble(text, line, number)
 
-    def _build(self, text: str) -> None:
+    def _build(self, text: str) -> bool:
         found = _BUILD.search(text)
         if found is None:
-            return
+            return False
         number = next(part for part in found.groups() if part)
         if self.reading.build is not None and self.reading.task_count:
             self._restart()
         self.reading.build = number
+        return True
 
     def _maybe_restart(self, text: str) -> None:
         """Loading a model after tasks were served is a new start, not a draft."""

@@ -48,7 +48,7 @@ def offload(reading: LogReading, text: str) -> str | None:
         if int(found[1]) == 0:
             return "no-layers"
         return "some-layers" if int(found[1]) < int(found[2]) else "all-layers"
-    return None
+    return "draft-layers"
 
 
 def _buffers(reading: LogReading, text: str) -> str | None:
@@ -66,7 +66,7 @@ def device(reading: LogReading, text: str) -> None:
 
 def kv_cache(reading: LogReading, text: str) -> str | None:
     """`llama_kv_cache: size = ..` and its buffers; `KV self size` of earlier builds."""
-    if found := _BUFFER.search(text):
+    if "buffer size" in text and (found := _BUFFER.search(text)):
         device(reading, found[1])
         context = _context(reading)
         context.buffers[found[1]] = context.buffers.get(found[1], 0) + float(found[2])
