@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fleet.effects.profile_folders import read_profile_folders
+from fleet.effects.folders import cache_folder
+from fleet.effects.profile_folders import absolute_path, read_profile_folders
 from fleet.profiles.library import ProfileLibrary, ProfileSource
-from fleet.profiles.model_file import deployment_of, is_model
+from fleet.profiles.model_file import HUGGING_FACE, deployment_of, is_model
 from fleet.profiles.resolve_deployment import resolve_deployment, resolve_written
 from fleet.shipped_files import shipped_folder
 
@@ -35,11 +37,36 @@ def load_deployment(
     """Return the deployment that `name` means, resolved with `--set` words.
 
     `name` is a deployment, `path/to/model.gguf` or `hf:ORG/REPO:QUANT`; the last two make a
-    deployment named after the file on `hardware: auto`. `runtime` is what `--runtime` says:
-    podman and ansible take the deployment's `container_engine` where it has one.
-    Raises `UserError`.
+    deployment named after the file on `hardware: auto`. A model file of the command line is
+    relative to the working folder, one of a profile to the models folder; `path` is absolute.
+    `runtime` is what `--runtime` says: podman and ansible take the deployment's
+    `container_engine` where it has one. Raises `UserError`.
     """
     known = library or load_library(profiles)
+    words = [_absolute_model(word) for word in sets]
     if is_model(name) and not known.has("deployment", name):
-        return resolve_written(known, deployment_of(name), sets, runtime=runtime)
-    return resolve_deployment(known, name, sets=sets, runtime=runtime)
+        found = resolve_written(known, deployment_of(_absolute(name)), words, runtime=runtime)
+    else:
+        found = resolve_deployment(known, name, sets=words, runtime=runtime)
+    return _in_models_folder(found)
+
+
+def _absolute_model(word: str) -> str:
+    """Return a `model=FILE` word with the file as the shell's folder makes it absolute."""
+    key, _, value = word.partition("=")
+    return f"{key}={_absolute(value)}" if key == "model" and is_model(value) else word
+
+
+def _absolute(model: str) -> str:
+    return model if model.startswith(HUGGING_FACE) else absolute_path(model)
+
+
+def _in_models_folder(deployment: Deployment) -> Deployment:
+    """Return the deployment with a model file that a profile names made absolute."""
+    path = deployment.model.path
+    if path is None:
+        return deployment
+    folder = deployment.models_dir or str(cache_folder() / "models")
+    return replace(
+        deployment, model=replace(deployment.model, path=absolute_path(path, folder=folder))
+    )

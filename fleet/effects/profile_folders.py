@@ -57,6 +57,11 @@ def profile_files_under(folder: Path) -> tuple[str, ...]:
     return tuple(str(path) for path in _paths(folder))
 
 
+def absolute_path(path: str, *, folder: str | None = None) -> str:
+    """Return `path` from `folder` (the working folder when None), `~` being the user's home."""
+    return str(Path(folder or Path.cwd(), Path(path).expanduser()).expanduser().absolute())
+
+
 def _user_folders(extra: Iterable[str | Path], shipped: Path) -> Iterator[Path]:
     for named in extra:
         folder = Path(named)
