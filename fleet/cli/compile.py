@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fleet.cli.load import load_deployment
+from fleet.cli.options import Json, Name, Profiles, Sets
 from fleet.cli.output import notes, print_json
 from fleet.compiler.compare_builds import differences
 from fleet.compiler.compile_deployment import compile_deployment
@@ -52,21 +53,22 @@ class BuildChoice:
 
 @app.command(name="compile")
 def compile_command(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a deployment")],
+    name: Name,
     build: Annotated[str | None, typer.Option(help="b9093, 9093 or a date")] = None,
     image: Annotated[str | None, typer.Option(help="ask this image for its options")] = None,
     help_file: Annotated[Path | None, typer.Option(help="a recorded `--help`")] = None,
     form: Annotated[Form, typer.Option("--as", help="for people: how to show it")] = Form.argv,
-    sets: Annotated[list[str] | None, typer.Option("--set", help="key=value")] = None,
-    profiles: Annotated[list[str] | None, typer.Option(help="a folder of profiles")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON on stdout")] = False,
+    sets: Sets = None,
+    profiles: Profiles = None,
+    as_json: Json = False,
 ) -> None:
     """Print the launch configurations of a deployment; needs neither podman nor host."""
     deployment = load_deployment(name, profiles=profiles or (), sets=sets or ())
     choice = BuildChoice(build=build, image=image, help_file=help_file)
     launches = compile_for(deployment, choice)
     if as_json:
-        print_json({"deployment": name, "servers": [as_json_object(it, form) for it in launches]})
+        servers = [as_json_object(it, form) for it in launches]
+        print_json({"deployment": deployment.name, "servers": servers})
         return
     for launch in launches:
         _show(launch, form)
