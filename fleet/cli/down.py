@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from fleet.cli.ask import confirmed
-from fleet.cli.options import Json, Name, Yes  # noqa: TC001 - typer reads them
+from fleet.cli.options import Json, Name, Yes
 from fleet.cli.output import console, print_json
 from fleet.cli.progress_line import progress_line
 from fleet.cli.server_rows import server_json

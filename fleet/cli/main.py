@@ -17,6 +17,8 @@ from fleet.cli.verbs import VERBS
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+_COMPLETION = ("install_completion", "show_completion")
+
 
 class LazyVerbs(TyperGroup):
     """A group whose commands are loaded when they are called, not when they are listed."""
@@ -35,6 +37,8 @@ class LazyVerbs(TyperGroup):
         found = getattr(command, "commands", {}).get(cmd_name, command)
         for each in (found, *getattr(found, "commands", {}).values()):
             each.rich_markup_mode = None  # one look for all help, that of `fleet --help`
+        # these belong to `fleet` itself
+        found.params = [param for param in found.params if param.name not in _COMPLETION]
         return found
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - as above

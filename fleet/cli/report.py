@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from fleet.cli.options import Json  # noqa: TC001 - typer reads the annotations
+from fleet.cli.options import Json
 from fleet.cli.output import console, print_json
 from fleet.report.write_report import write_report
 

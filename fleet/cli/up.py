@@ -8,7 +8,7 @@ import typer
 
 from fleet.cli.ask import confirm_changes
 from fleet.cli.load import load_deployment
-from fleet.cli.options import Json, Name, Profiles, Sets, Yes  # noqa: TC001 - typer reads them
+from fleet.cli.options import Json, Name, Profiles, Sets, Yes
 from fleet.cli.output import console, print_json, print_table
 from fleet.cli.progress_line import progress_line
 from fleet.cli.server_rows import server_json
@@ -16,7 +16,7 @@ from fleet.deploy.bring_up import BroughtUp, UpOptions, bring_up
 from fleet.deploy.generations import Origin
 from fleet.deploy.rim import Rim
 from fleet.errors import UserError
-from fleet.profiles.kinds import RuntimeName  # noqa: TC001 - typer reads the annotations
+from fleet.profiles.kinds import RuntimeName
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
