@@ -10,10 +10,12 @@ from fleet.diagnose.finding_table import TABLE
 from fleet.diagnose.log_rules import RULES
 from fleet.diagnose.read_log.reader import read_log
 from fleet.diagnose.task_rules import TaskTally
+from fleet.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from fleet.diagnose.bandwidth_wall import Wall
     from fleet.diagnose.read_log.log_reading import LogReading
 
 
@@ -24,6 +26,7 @@ class Diagnosis:
     reading: LogReading
     findings: tuple[Finding, ...]
     verdict: str
+    wall: Wall | None = None  # where generation stands against memory bandwidth
 
     @property
     def has_error(self) -> bool:
@@ -36,6 +39,18 @@ def diagnose(chunks: Iterable[bytes]) -> Diagnosis:
     tally = TaskTally()
     reading = read_log(chunks, tally.add)
     return judge(reading, tally)
+
+
+def diagnose_log(chunks: Iterable[bytes], where: str) -> Diagnosis:
+    """Diagnose a file's content. Raises `UserError` when nothing in it is known."""
+    found = diagnose(chunks)
+    if found.reading.generation is None and not found.findings:
+        raise UserError(
+            "no line of this file is known: it is no log of llama.cpp, ik_llama.cpp or vLLM",
+            where=where,
+            fix="give what the server printed to stderr, from its start if possible",
+        )
+    return found
 
 
 def judge(reading: LogReading, tally: TaskTally) -> Diagnosis:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fleet.diagnose.read_log.log_reading import KEPT_WHOLE
 
 if TYPE_CHECKING:
+    from fleet.diagnose.compare_runs import Comparison
     from fleet.diagnose.diagnosis import Diagnosis
     from fleet.diagnose.finding import Finding
     from fleet.diagnose.read_log.log_reading import LogReading, Task
@@ -52,6 +53,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "spec_type": reading.spec_type,
         "is_hybrid": reading.hybrid,
         "notes": list(reading.notes),
+        "bandwidth": _wall(diagnosis),
         "findings": [_finding(finding) for finding in diagnosis.findings],
         "verdict": diagnosis.verdict,
     }
@@ -140,6 +142,28 @@ def _vllm(reading: LogReading) -> dict[str, Any]:
         )
     }  # fmt: skip
     return {"vllm": vllm, **known, **rates, "intervals": list(facts.intervals)}
+
+
+def _wall(diagnosis: Diagnosis) -> dict[str, Any] | None:
+    wall = diagnosis.wall
+    if wall is None:
+        return None
+    return {
+        "tg_tps": round(wall.tg_tps, 2),
+        "limit_tps": round(wall.limit_tps, 2),
+        "share": round(wall.share, 4),
+        "message": wall.text,
+    }
+
+
+def comparison_json(comparison: Comparison) -> dict[str, Any]:
+    """Return whether two logs can be compared, what differs, and the rates if they can."""
+    return {
+        "comparable": comparison.comparable,
+        "differences": [asdict(one) for one in comparison.differences],
+        "unknown": list(comparison.unknown),
+        "rates": {name: {"a": a, "b": b} for name, a, b in comparison.rates},
+    }
 
 
 def _finding(finding: Finding) -> dict[str, Any]:
