@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fleet.compiler.planned_context import planned_slot_context
 from fleet.deploy.start_failure import classify
 from fleet.effects.http import NoAnswer
 from fleet.errors import EngineFailed, OutsideError
@@ -27,7 +28,6 @@ LOOK_AT_PROCESS_S = 0.25
 TELL_S = 0.5
 LEAST_S = 600.0  # start of a container, warm-up, kernels compiled on first use
 SLOW_DISK = 20 * 10**6  # bytes a second; slower than any disk that anyone loads a model from
-PAD = 256  # a slot's context is a multiple of this
 FIRST_TOKENS = 8
 PROMPT = (
     "The sea was calm that morning, and the boats went out one after another. "
@@ -120,27 +120,16 @@ def verify(
     if launch.engine == "vllm":
         return None
     context = client.context()
-    wanted = planned_context(dict(launch.settings))
-    if context is not None and wanted is not None and context != wanted:
+    settings = {name: value for name, value in launch.settings if value is not None}
+    wanted = planned_slot_context(settings)
+    # a context that was trained to an odd length is capped below the padded one
+    if context is not None and wanted is not None and context not in {wanted, settings["ctx_size"]}:
         message = f"its context is {context} tokens, planned were {wanted}"
         fix = "set `ctx_size` to what the model and memory allow"
         raise _failed(launch, server, message, fix=fix)
     if launch.devices and dict(launch.settings).get("gpu_layers") not in {0, "0"}:
         _check_buffers(launch, server, host)
     return context
-
-
-def planned_context(settings: Mapping[str, Any]) -> int | None:
-    """Return the context of one slot that `settings` ask for, None when the model decides.
-
-    Without unified KV the context is split among the slots and padded (llama-context.cpp).
-    """
-    total = settings.get("ctx_size")
-    if not total:
-        return None
-    slots = settings.get("parallel") or 1
-    each = int(total) if settings.get("kv_unified") else int(total) // int(slots)
-    return -(-each // PAD) * PAD
 
 
 def first_request(launch: LaunchConfig, client: ServerClient) -> Timings | None:

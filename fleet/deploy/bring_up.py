@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
+from fleet.compiler.compile_deployment import runtime_of
 from fleet.deploy.api_keys import ensure_key, read_key
 from fleet.deploy.await_ready import Ready, await_ready, load_bound, verify
 from fleet.deploy.check_fit import check_fit
@@ -21,7 +23,7 @@ from fleet.deploy.generations import (
     write_record,
 )
 from fleet.deploy.plan_changes import plan_changes
-from fleet.deploy.prepare import choose_runtime, prepare
+from fleet.deploy.prepare import prepare
 from fleet.deploy.prime import prime
 from fleet.effects.files import read_text
 from fleet.effects.lock import held
@@ -32,6 +34,7 @@ from fleet.observe.server_client import ServerClient
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from contextlib import AbstractContextManager
+    from types import ModuleType
 
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.plan_changes import Change
@@ -70,6 +73,8 @@ class UpOptions:
     use_tuned: bool = True
     lock_wait_s: float = 30.0
     origin: Origin | None = None
+    hosts: tuple[str, ...] = ()  # of those the deployment names; all when empty
+    forks: int = 10  # hosts at a time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -94,7 +99,12 @@ def bring_up(
     cause and the log); on failure the generation that ran before runs again.
     """
     began = rim.clock.monotonic()
-    runtime = choose_runtime(deployment, options.runtime)
+    runtime = options.runtime or runtime_of(deployment)
+    if runtime == "ansible":
+        done: BroughtUp = _on_hosts().bring_up_on_hosts(
+            deployment, rim=rim, options=options, progress=progress
+        )
+        return done
     work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
     with _lock(deployment.name, rim, options, progress):
         prepared = prepare(
@@ -126,6 +136,11 @@ def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer
     """
     record = read_record(rim.folders, name)
     runtime: RuntimeName = record.runtime if record else "embedded"
+    if runtime == "ansible":
+        away: tuple[RunningServer, ...] = _on_hosts().take_down_on_hosts(
+            name, rim=rim, progress=progress
+        )
+        return away
     work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
     with held(deployment_folder(rim.folders, name) / "lock", wait_s=30.0, on_wait=progress):
         ended = work.mine(name)
@@ -148,6 +163,11 @@ def start_generation(
 
     Raises as `bring_up` does; on failure what ran before runs again.
     """
+    if made.runtime == "ansible":
+        there: tuple[Ready, ...] = _on_hosts().start_generation_on_hosts(
+            name, made, rim=rim, progress=progress
+        )
+        return there
     work = Work(
         rim=rim, progress=progress, host=local_host(made.runtime, rim), runtime=made.runtime
     )
@@ -156,6 +176,11 @@ def start_generation(
         record = read_record(rim.folders, name)
         work.record(name, made.number, origin=record.origin if record else None)
     return ready
+
+
+def _on_hosts() -> ModuleType:
+    """Return the same order for other hosts, loaded only where hosts are named."""
+    return importlib.import_module("fleet.deploy.bring_up_hosts")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

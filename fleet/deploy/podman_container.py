@@ -9,6 +9,9 @@ import json
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
+from fleet.render.podman_line import PIDS, health_command, needs_groups
+from fleet.render.podman_line import labels as rendered_labels
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -17,8 +20,7 @@ if TYPE_CHECKING:
 LABEL = "fleet."
 LOG_BYTES = 64 * 2**20
 TMP_BYTES = 256 * 2**20
-PIDS = 4096
-READ_BY_ALL = 0o444  # the container holds one process, which is not root
+READ_BY_ALL = 0o444  # the container holds one process, and its user may be the image's own
 NANO = 10**9
 ANYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
@@ -50,7 +52,6 @@ def container_spec(
         "cap_drop": ["ALL"],
         "cap_add": list(launch.caps),
         "log_configuration": {"driver": "k8s-file", "size": LOG_BYTES},
-        "healthconfig": _health(launch),
         "resource_limits": _resources(launch),
         "secrets": [_secret(each) for each in launch.secrets if each.kind == "file"],
         "secret_env": {each.target: each.name for each in launch.secrets if each.kind == "env"},
@@ -59,6 +60,10 @@ def container_spec(
     }
     if launch.shm_size is not None:
         spec["shm_size"] = int(launch.shm_size)
+    if (command := health_command(launch)) is not None:
+        spec["healthconfig"] = _health(launch, command)
+    if needs_groups(launch):
+        spec["annotations"] = {"run.oci.keep_original_groups": "1"}
     if user is not None:
         spec["user"] = user
     if launch.ipc_host:
@@ -74,11 +79,9 @@ def container_spec(
 def labels(launch: LaunchConfig, *, generation: int, url: str) -> dict[str, str]:
     """Return the labels that say what the container is; no secrets, only settings."""
     return {
-        f"{LABEL}deployment": launch.deployment,
-        f"{LABEL}server": launch.server,
+        **rendered_labels(launch),
         f"{LABEL}host": launch.host,
         f"{LABEL}generation": str(generation),
-        f"{LABEL}digest": launch.digest,
         f"{LABEL}url": url,
         f"{LABEL}settings": json.dumps(dict(launch.settings), sort_keys=True),
         f"{LABEL}cpuset": launch.cpuset or "",
@@ -87,7 +90,7 @@ def labels(launch: LaunchConfig, *, generation: int, url: str) -> dict[str, str]
 
 
 def _mount(mount: Mount) -> dict[str, Any]:
-    options = ["rbind", "ro" if mount.read_only else "rw"]
+    options = ["rbind", "ro" if mount.read_only else "rw", "z"]
     return {
         "type": "bind", "source": mount.source, "destination": mount.target, "options": options,
     }  # fmt: skip
@@ -116,11 +119,10 @@ def _secret(secret: SecretFile) -> dict[str, Any]:
     return {"Source": secret.name, "Target": _target(secret), "Mode": READ_BY_ALL}
 
 
-def _health(launch: LaunchConfig) -> dict[str, Any]:
+def _health(launch: LaunchConfig, command: str) -> dict[str, Any]:
     health = launch.health
-    url = f"http://127.0.0.1:{listening(launch)[1]}{health.path}"
     return {
-        "Test": ["CMD-SHELL", f"curl -fsS -m {health.timeout_s:.0f} {url} || exit 1"],
+        "Test": ["CMD-SHELL", command],
         "Interval": int(health.interval_s * NANO),
         "Timeout": int(health.timeout_s * NANO),
         "StartPeriod": int(health.start_period_s * NANO),
@@ -150,20 +152,8 @@ def _limit(name: str, soft: int, hard: int) -> dict[str, Any]:
 
 
 def _network(launch: LaunchConfig) -> dict[str, Any]:
-    """Use the host's network where the server binds as planned itself, else publish the port."""
-    address, port = listening(launch)
-    if address == launch.bind and port == launch.port:
+    if launch.network == "host":
         return {"netns": {"nsmode": "host"}}
     host_ip = "" if launch.bind in ANYWHERE else launch.bind
-    mapping = {"container_port": port, "host_port": launch.port, "protocol": "tcp"}
-    return {"portmappings": [{**mapping, "host_ip": host_ip}]}
-
-
-def listening(launch: LaunchConfig) -> tuple[str, int]:
-    """Return the address and port that the arguments give the server inside."""
-    return _after(launch, "--host", launch.bind), int(_after(launch, "--port", str(launch.port)))
-
-
-def _after(launch: LaunchConfig, flag: str, otherwise: str) -> str:
-    words = launch.argv
-    return words[words.index(flag) + 1] if flag in words else otherwise
+    port = {"container_port": launch.port, "host_port": launch.port, "protocol": "tcp"}
+    return {"portmappings": [{**port, "host_ip": host_ip}]}

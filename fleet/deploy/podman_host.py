@@ -19,6 +19,7 @@ from fleet.effects.podman_socket import PodmanFailed, PodmanSocket, open_podman
 from fleet.effects.processes import resident_bytes
 from fleet.errors import OutsideError, UserError
 from fleet.observe.observation import RunningServer
+from fleet.render.podman_line import USER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +34,6 @@ DRAIN_S = 1.0
 KILL_S = 3.0
 LOOK_S = 0.02
 ROOT = 0
-NOBODY_SPECIAL = "1000:1000"
 KEPT_LINES = 20_000
 STATES: dict[str, State] = {
     "running": "running", "paused": "unknown", "stopping": "running", "removing": "stopped",
@@ -79,7 +79,7 @@ class PodmanHost:
             generation=generation,
             url=server_url(launch),
             limits=_own_limits(),
-            user=reader(launch.model_path) if os.geteuid() == ROOT else None,
+            user=reader(launch.model_path),
         )
         spec["labels"][f"{LABEL}trial"] = json.dumps(self.trial)
         created = self.socket.post("/containers/create", spec)
@@ -211,14 +211,17 @@ def _own_limits() -> dict[str, tuple[int, int]]:
 
 
 def reader(model: str | None) -> str | None:
-    """Return the user that the engine can be inside, so that it is not the machine's root.
+    """Return who the engine is inside: an ordinary user where that one may read the model.
 
-    Its owner may read the model; anyone may if its mode says so; else it stays the image's.
+    Else the model's owner; without root that is the container's root, which is we ourselves.
+    None leaves it to the image.
     """
     try:
         found = os.stat(model or "")  # noqa: PTH116 - a path of the launch, not of ours
     except OSError:
         return None
-    if found.st_uid != ROOT:
-        return f"{found.st_uid}:{found.st_gid}"
-    return NOBODY_SPECIAL if found.st_mode & stat.S_IROTH else None
+    if found.st_mode & stat.S_IROTH:
+        return USER
+    if os.geteuid() != ROOT:
+        return "0:0"
+    return f"{found.st_uid}:{found.st_gid}" if found.st_uid != ROOT else None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fleet.compiler.compile_deployment import compile_deployment
-from fleet.deploy.model_files import ModelOnDisk, ensure_model, find_model
+from fleet.compiler.compile_deployment import compile_deployment, image_of
+from fleet.deploy.image_build import image_build
+from fleet.deploy.model_files import ModelOnDisk, ensure_model, find_model, models_folder
 from fleet.effects.installed import embedded_build
 from fleet.effects.machine import LOCAL
 from fleet.errors import OutsideError
@@ -38,76 +39,16 @@ class Prepared:
     model: ModelOnDisk | None
 
     @property
-    def build_name(self) -> str:
-        """The build as tuned profiles name it."""
-        return build_name(self.build)
+    def engine_build(deployment: Deployment, rim: Rim | None = None) -> BuildFacts:
+    """Return the facts of the build that will run: with `rim` the image's own help wins.
 
-
-def choose_runtime(deployment: Deployment, asked: RuntimeName | None) -> RuntimeName:
-    """Return what was asked for or named, else what the hosts and the engine call for."""
-    if asked or deployment.runtime:
-        return asked or deployment.runtime or "embedded"
-    if deployment.hosts:
-        return "ansible"
-    return "embedded" if deployment.engine.engine == "embedded" else "podman"
-
-
-def prepare(
-    deployment: Deployment,
-    *,
-    runtime: RuntimeName,
-    rim: Rim,
-    progress: Progress,
-    use_tuned: bool = True,
-    here_only: bool = False,
-) -> Prepared:
-    """Compile `deployment` for this machine; with `here_only` nothing is fetched.
-
-    Raises `UserError`, `CannotExpress`, `OutsideError`.
+    Raises `OutsideError` when the embedded engine is not installed.
     """
-    host = probe_host(rim.commands, LOCAL, models_dir=str(rim.folders.cache.parent))
-    model = (
-        find_model(deployment.model, rim)
-        if here_only
-        else ensure_model(deployment.model, rim=rim, progress=progress)
-    )
-    build = engine_build(deployment)
-    if model is not None:
-        # from here on the model is a file, wherever it came from
-        local = replace(deployment.model, path=str(model.path), repo=None, package=None, files=())
-        deployment = replace(deployment, model=local)
-        if use_tuned:
-            deployment = apply_tuned(
-                deployment,
-                fingerprint=host.fingerprint,
-                build=build_name(build),
-                digest=model.digest,
-            )
-    launches = compile_deployment(
-        deployment, hosts={LOCAL: host}, model=model.facts if model else None, build=build
-    )
-    return Prepared(
-        deployment=deployment,
-        runtime=runtime,
-        launches=launches,
-        host=host,
-        build=build,
-        model=model,
-    )
-
-
-def build_name(build: BuildFacts) -> str:
-    """Return `b11549`, a version, or the snapshot's date."""
-    if build.number is not None:
-        return f"b{build.number}"
-    return build.version or build.date or "unknown"
-
-
-def engine_build(deployment: Deployment) -> BuildFacts:
-    """Return the facts of the build that will run. Raises `OutsideError` without an engine."""
     engine = deployment.engine
     if engine.engine != "embedded":
-        return build_facts(engine.engine, engine.build)
+        image = image_of(deployment)
+        found = image_build(image, engine.engine, rim) if image and rim else None
+        return found or build_facts(engine.engine, engine.build)
     number = embedded_build()
     if number is None:
         fix = "`pip install 'fleet[demo]'`, or `--runtime podman`"

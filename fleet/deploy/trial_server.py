@@ -9,10 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from fleet.compiler.compile_deployment import runtime_of
 from fleet.deploy.await_ready import await_ready, find, load_bound
 from fleet.deploy.check_fit import check_fit
 from fleet.deploy.find_hosts import local_host
-from fleet.deploy.prepare import choose_runtime, prepare
+from fleet.deploy.prepare import prepare
 from fleet.effects.machine import free_port
 from fleet.effects.processes import exists
 from fleet.errors import OutsideError, UserError
@@ -104,7 +105,7 @@ def trial_server(
     if deployment.hosts:
         message = "a trial server runs on this machine, this deployment names other hosts"
         raise UserError(message, where=deployment.name)
-    runtime = choose_runtime(deployment, None)
+    runtime = runtime_of(deployment)
     host = local_host(runtime, rim, trial=True)
     end_leftovers(host)
     wanted = replace(
