@@ -38,8 +38,54 @@ class Prepared:
     build: BuildFacts
     model: ModelOnDisk | None
 
-    @property
-    def engine_build(deployment: Deployment, rim: Rim | None = None) -> BuildFacts:
+
+def prepare(
+    deployment: Deployment,
+    *,
+    runtime: RuntimeName,
+    rim: Rim,
+    progress: Progress,
+    use_tuned: bool = True,
+    here_only: bool = False,
+) -> Prepared:
+    """Compile `deployment` for this machine; with `here_only` nothing is fetched.
+
+    Raises `UserError`, `CannotExpress`, `OutsideError`.
+    """
+    host = probe_host(rim.commands, LOCAL, models_dir=str(rim.folders.cache.parent))
+    model = (
+        find_model(deployment.model, rim)
+        if here_only
+        else ensure_model(deployment.model, rim=rim, progress=progress)
+    )
+    deployment = replace(deployment, runtime=runtime)
+    build = engine_build(deployment, rim)
+    if model is not None:
+        # from here on the model is a file, wherever it came from
+        local = replace(deployment.model, path=str(model.path), repo=None, package=None, files=())
+        deployment = replace(deployment, model=local)
+        if use_tuned:
+            deployment = apply_tuned(
+                deployment, fingerprint=host.fingerprint, build=build.name, digest=model.digest
+            )
+    launches = compile_deployment(
+        deployment,
+        hosts={LOCAL: host},
+        model=model.facts if model else None,
+        build=build,
+        models_dir=str(models_folder(rim)),
+    )
+    return Prepared(
+        deployment=deployment,
+        runtime=runtime,
+        launches=launches,
+        host=host,
+        build=build,
+        model=model,
+    )
+
+
+def engine_build(deployment: Deployment, rim: Rim | None = None) -> BuildFacts:
     """Return the facts of the build that will run: with `rim` the image's own help wins.
 
     Raises `OutsideError` when the embedded engine is not installed.
