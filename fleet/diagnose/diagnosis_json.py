@@ -53,6 +53,7 @@ def diagnosis_json(diagnosis: Diagnosis) -> dict[str, Any]:
         "spec_type": reading.spec_type,
         "is_hybrid": reading.hybrid,
         "notes": list(reading.notes),
+        "live": {**reading.live, "slots": reading.live_slots} if reading.live else None,
         "bandwidth": _wall(diagnosis),
         "findings": [_finding(finding) for finding in diagnosis.findings],
         "verdict": diagnosis.verdict,

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 EVIDENCE = 5
 KEPT_ENDS = 1_000
@@ -212,9 +212,8 @@ class LogReading:
     marks: set[str] = field(default_factory=set)  # what tells the generation
     draft_accepted: int = 0
     draft_generated: int = 0
-    binary: bool = False
-    cut_lines: int = 0
-    on_task: Callable[[Task], None] | None = None
+    live: dict[str, float] = field(default_factory=dict)
+    live_slots: list[dict[str, Any]] = field(default_factory=list)
 
     def tasks(self) -> Iterator[Task]:
         """Yield the kept tasks in the order of their first lines."""

@@ -1,0 +1,136 @@
+"""The part of `fleet diagnose` that needs a running deployment or the profiles."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fleet.cli.load import load_library
+from fleet.deploy.look import client_of, last_server
+from fleet.deploy.model_files import find_model
+from fleet.deploy.rim import Rim
+from fleet.diagnose.bandwidth_wall import bandwidth_wall
+from fleet.diagnose.diagnosis import judge
+from fleet.diagnose.live import LiveScrape, add_live, read_metrics_page
+from fleet.diagnose.read_log.reader import LogReader
+from fleet.diagnose.task_rules import TaskTally
+from fleet.errors import FleetError, OutsideError, UserError
+from fleet.facts.architecture_records import model_facts_from_record
+from fleet.profiles.kinds import HardwareProfile, ModelProfile
+from fleet.profiles.resolve_deployment import resolve_deployment
+
+if TYPE_CHECKING:
+    from fleet.diagnose.diagnosis import Diagnosis
+    from fleet.diagnose.read_log.log_reading import LogReading
+    from fleet.observe.observation import RunningServer
+    from fleet.observe.server_client import ServerClient
+
+_WINDOW = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h)?$")
+UNITS = {"s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
+BATCH = 5000
+
+
+def diagnose_running(name: str, window: str) -> Diagnosis:
+    """Diagnose a deployment by its log and what its server answers over `window`.
+
+    What the server does not answer (it stopped in between) is a note, not an error.
+    Raises `UserError` for an unknown name or window.
+    """
+    seconds = window_seconds(window)
+    rim = Rim()
+    host, server = last_server(name, rim)
+    first = _scrape(server, rim)
+    if seconds:
+        rim.clock.sleep(seconds)
+    second = _scrape(server, rim) if seconds else None
+    tally = TaskTally()
+    reader = LogReader(tally.add)
+    lines: list[str] = []
+    for line in host.logs(server):
+        lines.append(line.rstrip("\n"))
+        if len(lines) >= BATCH:
+            reader.feed(lines)
+            lines = []
+    reader.feed(lines)
+    reading = reader.finish()
+    add_live(reading, first, second)
+    return _with_own_limit(judge(reading, tally), name)
+
+
+def window_seconds(text: str) -> float:
+    """Return the seconds of `30s`, `5m` or `1h`. Raises `UserError`."""
+    found = _WINDOW.match(text.strip())
+    if found is None:
+        raise UserError(f"`{text}` is no length of time", where="--window", fix="as in `5m`")
+    return float(found[1]) * UNITS[found[2]]
+
+
+def _scrape(server: RunningServer, rim: Rim) -> LiveScrape:
+    """Ask the server what it knows; each question that fails is told apart."""
+    if server.url is None or server.state not in {"running", "starting"}:
+        return LiveScrape(missing=(f"the server is {server.state}: only its log was read",))
+    client = client_of(server, rim)
+    scrape = LiveScrape()
+    for part, ask in (("props", client.props), ("slots", client.slots)):
+        try:
+            scrape = replace(scrape, **{part: ask()})
+        except OutsideError as error:
+            scrape = replace(scrape, missing=(*scrape.missing, f"/{part}: {error.message}"))
+    try:
+        scrape = replace(scrape, metrics=read_metrics_page(_metrics_text(client)))
+    except OutsideError as error:
+        scrape = replace(scrape, missing=(*scrape.missing, f"/metrics: {error.message}"))
+    return scrape
+
+
+def _metrics_text(client: ServerClient) -> str:
+    answer = client.http.get(f"{client.url}/metrics", headers=client.headers)
+    if not answer.ok:
+        raise OutsideError(f"HTTP {answer.status}", where=answer.url, fix="set `metrics: true`")
+    return answer.text
+
+
+def with_limit(found: Diagnosis, hardware: str | None, model: str | None) -> Diagnosis:
+    """Add the bandwidth limit for named profiles. Raises `UserError` for unknown ones."""
+    library = load_library()
+    if hardware is None or model is None:
+        fix = "give both --hardware and --model"
+        raise UserError("the limit needs the machine and the model", where="--hardware", fix=fix)
+    machine = library.find(HardwareProfile, hardware, where="--hardware")
+    known = library.find(ModelProfile, model, where="--model")
+    return _limited(found, machine, known)
+
+
+def _with_own_limit(found: Diagnosis, name: str) -> Diagnosis:
+    """Add the limit of the deployment's own machine and model where its profile says them."""
+    try:
+        deployment = resolve_deployment(load_library(), name)
+        return _limited(found, deployment.hardware, deployment.model)
+    except FleetError:
+        return found
+
+
+def _limited(found: Diagnosis, machine: HardwareProfile, model: ModelProfile) -> Diagnosis:
+    rate = _rate(found.reading)
+    bandwidth = next((gpu.bandwidth for gpu in machine.gpus if gpu.bandwidth), None)
+    bandwidth = bandwidth or machine.memory_bandwidth
+    active = _active_bytes(model)
+    if not rate or not bandwidth or not active:
+        return found
+    return replace(found, wall=bandwidth_wall(rate, float(bandwidth) * machine.nodes, active))
+
+
+def _active_bytes(model: ModelProfile) -> int | None:
+    if model.architecture:
+        facts = model_facts_from_record(model.architecture, model.quant)
+        if facts.active_bytes_per_token:
+            return facts.active_bytes_per_token
+    disk = find_model(model, Rim())
+    return disk.facts.active_bytes_per_token if disk is not None else None
+
+
+def _rate(reading: LogReading) -> float | None:
+    """Generated tokens a second over all tasks of the log."""
+    totals = reading.totals
+    return totals["gen"] / totals["tg_ms"] * 1000 if totals.get("tg_ms") else None
