@@ -12,6 +12,7 @@ from fleet.errors import NotAsWanted, UserError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from fleet.bench.parse_llama_bench import RawRow
     from fleet.bench.turn import Turn
     from fleet.bench.window_figures import Stat, Window
 
@@ -220,3 +221,28 @@ def _ratio_row(name: str, before: float, after: float, speedup: Estimate | None)
 
 def _relative(gap: float | None, base: float) -> float | None:
     return None if gap is None or base == 0 else gap / base
+
+
+def compare_raw(before: Sequence[RawRow], after: Sequence[RawRow]) -> Comparison:
+    """Compare llama-bench's tests of the same name, with intervals from their repetitions."""
+    old = {row.name: row for row in before}
+    rows = []
+    for row in after:
+        if row.name not in old:
+            continue
+        first = old[row.name]
+        gap = difference_of(first.samples or (first.mean,), row.samples or (row.mean,))
+        rows.append(
+            Row(
+                name=row.name,
+                unit="tok/s",
+                before=first.mean,
+                after=row.mean,
+                change=_relative(row.mean - first.mean, first.mean),
+                low=_relative(gap.low, first.mean),
+                high=_relative(gap.high, first.mean),
+            )
+        )
+    if not rows:
+        raise UserError("the runs share no test", fix="run the same tests")
+    return Comparison(suite="raw", rows=tuple(rows), load={})

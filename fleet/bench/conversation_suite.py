@@ -7,12 +7,15 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from fleet import __version__
+from fleet.bench.import_conv import import_conv
 from fleet.bench.run_conversations import Bench, condition_label, run_conversations
 from fleet.bench.summarise import summarise
+from fleet.effects.files import read_text, write_atomically
 from fleet.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from fleet.bench.results_folder import ResultsFolder
     from fleet.bench.run_conversations import Asked, StartServer
@@ -46,6 +49,33 @@ def bench_conversations(
         folder.write_run(wanted if known is None else _continued(known, wanted, str(folder.path)))
         run_conversations(asked, Bench(folder=folder, start=start, clock=clock, tell=tell))
         return read_summary(folder)
+
+
+def import_conversations(source: Path, *, folder: ResultsFolder) -> Summary:
+    """Make a results folder of the published files in `source`. Raises `UserError`."""
+    with folder.locked():
+        if folder.read_run() is not None:
+            fix = "name a new folder with `--out`"
+            raise UserError("this folder holds a run already", where=str(folder.path), fix=fix)
+        texts = [_read(source / name) for name in ("conv.csv", "conv_trials.jsonl")]
+        found = import_conv(*texts, source=str(source))
+        for text in found.answers:
+            folder.keep_answer(text)
+        for name, record in found.servers.items():
+            folder.write_server(name, record)
+        write_atomically(
+            folder.path / "turns.jsonl", "".join(f"{turn.as_line()}\n" for turn in found.turns)
+        )
+        folder.write_run(found.run)
+        return read_summary(folder)
+
+
+def _read(path: Path) -> str:
+    try:
+        return read_text(path)
+    except FileNotFoundError:
+        fix = "`--import` takes a folder with `conv.csv` and `conv_trials.jsonl`"
+        raise UserError("there is no such file", where=str(path), fix=fix) from None
 
 
 def read_summary(folder: ResultsFolder) -> Summary:

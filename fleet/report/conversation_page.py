@@ -43,7 +43,10 @@ def conversation_page(found: ConversationRun) -> Page:
     """Return the page; everything on it comes from `found`."""
     sections = (
         Section(title="What it brought", blocks=_gains(found)),
-        Section(title="Totals", blocks=(_totals(found.summary), *_acceptance(found.summary))),
+        Section(
+            title="Totals",
+            blocks=(_totals(found.summary), *_acceptance(found.summary), _conduct(found.summary)),
+        ),
         Section(title="Where the time goes", blocks=_heat_maps(found)),
         Section(title="Turn by turn", blocks=_curves(found.summary)),
         Section(title="What was cached", blocks=(_cache_map(found.summary),)),
@@ -128,17 +131,29 @@ def _parts(gain: Gain) -> str:
 def _totals(summary: Summary) -> Table:
     return Table(
         caption="One pass over all conversations. PP counts processed tokens only, TG the tokens "
-        "after the first over decode time. Outside the server: wall time that is neither.",
+        "after the first over decode time.",
         columns=("condition", "turns>", "processed>", "cached>", "reuse>", "prefill s>",
-                 "decode s>", "wall s>", "PP tok/s>", "TG tok/s>", "TTFT ms, median>", "cold>",
-                 "retries>", "outside the server>"),
+                 "decode s>", "wall s>", "PP tok/s>", "TG tok/s>", "TTFT ms, median>"),
         rows=tuple(
             (
                 t.condition, str(t.turns), number(t.processed_tokens, 0),
                 number(t.cached_tokens, 0), percent(t.reuse), number(t.prefill_s, 2),
                 number(t.decode_s, 2), number(t.wall_s, 2), number(t.pp_tps), number(t.tg_tps),
-                number(t.ttft_ms, 0), str(t.cold), str(t.retries), percent(t.overhead, 2),
+                number(t.ttft_ms, 0),
             )
+            for t in summary.totals
+        ),
+    )  # fmt: skip
+
+
+def _conduct(summary: Summary) -> Table:
+    return Table(
+        caption="How the measuring went. Outside the server: wall time that is neither prefill "
+        "nor decode, so client, HTTP, tokenizer, template.",
+        columns=("condition", "repeats>", "cold starts>", "requests sent again>",
+                 "outside the server>"),
+        rows=tuple(
+            (t.condition, str(t.repeats), str(t.cold), str(t.retries), percent(t.overhead, 2))
             for t in summary.totals
         ),
     )  # fmt: skip

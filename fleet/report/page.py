@@ -56,6 +56,7 @@ class Figure:
     caption: str
     svg: str
     png: bytes
+    width_px: int = 480
     kind: str = "figure"
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure as Canvas
+from matplotlib.ticker import MaxNLocator
 
 from fleet.report.page import Figure
 
@@ -78,6 +79,7 @@ def curves(
                 )
             axis.set_title(title, fontsize=9)
             axis.set_xlabel(x)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
             axis.set_ylim(bottom=0)
         axes[0].set_ylabel(y)
         _legend(canvas, axes[0])
@@ -120,6 +122,7 @@ def heat_map(
         axis.set_yticks([k + 0.5 for k in range(len(rows))], rows)
         axis.invert_yaxis()
         axis.tick_params(length=0)
+        axis.spines[:].set_visible(False)
         return _figure(name, canvas, caption)
 
 
@@ -142,6 +145,7 @@ def stacked_bars(
                 base = [low + height for low, height in zip(base, heights, strict=True)]
             axis.set_title(title, fontsize=9)
             axis.set_xlabel(x)
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[0].set_ylabel(y)
         _legend(canvas, axes[0])
         return _figure(name, canvas, caption)
@@ -207,7 +211,13 @@ def _figure(name: str, canvas: Canvas, caption: str) -> Figure:
     with mpl.rc_context({"svg.hashsalt": name}):
         canvas.savefig(vector, format="svg", transparent=True, metadata={"Date": None})
     canvas.savefig(raster, format="png", dpi=_DPI, facecolor="white")
-    return Figure(name=name, caption=caption, svg=_inline(vector.getvalue()), png=raster.getvalue())
+    return Figure(
+        name=name,
+        caption=caption,
+        svg=_inline(vector.getvalue()),
+        png=raster.getvalue(),
+        width_px=round(canvas.get_figwidth() * 96),
+    )
 
 
 def _inline(svg: str) -> str:

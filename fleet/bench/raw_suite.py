@@ -1,0 +1,114 @@
+"""`fleet bench --suite raw`: llama-bench of the image or of PATH, its JSON lines kept."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fleet import __version__
+from fleet.bench.parse_llama_bench import RawRow, parse_llama_bench
+from fleet.errors import OutsideError, UserError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.bench.results_folder import ResultsFolder
+    from fleet.effects.clock import Clock
+    from fleet.effects.commands import Commands
+    from fleet.profiles.kinds import Deployment
+
+FILE = "rows.jsonl"
+PROMPT, GENERATED, REPETITIONS = 512, 128, 5
+_NOT_THERE = (126, 127)
+# settings that llama-bench has a word for; one value of threads serves prompt and generation
+_WORDS = {
+    "threads": "-t",
+    "batch_size": "-b",
+    "ubatch_size": "-ub",
+    "cache_type_k": "-ctk",
+    "cache_type_v": "-ctv",
+    "gpu_layers": "-ngl",
+    "cpu_moe_layers": "-ncmoe",
+}
+_FLASH = {"on": "1", "off": "0"}
+
+
+def bench_raw(
+    deployment: Deployment,
+    model: str,
+    *,
+    folder: ResultsFolder,
+    commands: Commands,
+    clock: Clock,
+    repetitions: int = REPETITIONS,
+) -> tuple[RawRow, ...]:
+    """Run llama-bench on the file `model` with the deployment's settings; keep its rows.
+
+    Raises `OutsideError` when there is no llama-bench or it measured nothing.
+    """
+    words = bench_words(deployment, model, repetitions)
+    with folder.locked():
+        if folder.read_run() is not None:
+            message, fix = "this folder holds a run already", "name a new folder with `--out`"
+            raise UserError(message, where=str(folder.path), fix=fix)
+        rows, argv = _run(deployment, model, words, commands)
+        folder.write_run({
+            "suite": "raw", "fleet": __version__, "deployment": deployment.name, "argv": argv,
+            "started": clock.now().isoformat(timespec="seconds"),
+        })  # fmt: skip
+        for row in rows:
+            folder.add_line(FILE, asdict(row))
+        return rows
+
+
+def read_raw(folder: ResultsFolder) -> tuple[RawRow, ...]:
+    """Return the rows of a raw folder."""
+    return tuple(
+        RawRow(**{**line, "samples": tuple(line["samples"])}) for line in folder.lines(FILE)
+    )
+
+
+def bench_words(deployment: Deployment, model: str, repetitions: int) -> tuple[str, ...]:
+    """Return llama-bench's words for the deployment's settings."""
+    words = [
+        "-m", model, "-p", str(PROMPT), "-n", str(GENERATED), "-r", str(repetitions), "-o", "jsonl",
+    ]  # fmt: skip
+    for setting, word in _WORDS.items():
+        found = deployment.settings.get(setting)
+        if found is not None and found.value not in {None, "auto", "all"}:
+            words += [word, str(found.value)]
+    flash = deployment.settings.get("flash_attention")
+    if flash is not None and flash.value in _FLASH:
+        words += ["-fa", _FLASH[str(flash.value)]]
+    return tuple(words)
+
+
+def _run(
+    deployment: Deployment, model: str, words: Sequence[str], commands: Commands
+) -> tuple[tuple[RawRow, ...], list[str]]:
+    for program in _programs(deployment.engine.image, model):
+        argv = (*program, *words)
+        said = commands.run(argv)
+        if said.code in _NOT_THERE or "executable file" in said.stderr:
+            continue
+        return parse_llama_bench(said.checked().stdout), list(argv)
+    raise OutsideError(
+        "there is no llama-bench, neither on PATH nor in the image",
+        where=deployment.name,
+        fix="install llama.cpp, or name an image that carries llama-bench",
+    )
+
+
+def _programs(image: str | None, model: str) -> tuple[tuple[str, ...], ...]:
+    if image is None:
+        return (("llama-bench",),)
+    folder = str(Path(model).parent)
+    run = ("podman", "run", "--rm", "--network", "none", "-v", f"{folder}:{folder}:ro",
+           "--security-opt", "label=disable", "--entrypoint")  # fmt: skip
+    return (
+        (*run, "llama-bench", image),
+        (*run, "/app/llama-bench", image),
+        (*run, "/app/llama", image, "bench"),  # images of autumn 2026 hold it as a sub-command
+        ("llama-bench",),
+    )

@@ -1,0 +1,150 @@
+"""What `fleet bench` prints, for people and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from fleet.cli.output import console, print_table
+from fleet.report.words import estimate, number, percent
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from fleet.bench.compare import Comparison
+    from fleet.bench.load_summary import LoadSummary
+    from fleet.bench.parse_llama_bench import RawRow
+    from fleet.bench.summarise import Summary
+    from fleet.bench.window_figures import Window
+
+
+def conversation_json(summary: Summary, folder: Path) -> dict[str, Any]:
+    """Return a conversation run as `--json` prints it."""
+    return {
+        "folder": str(folder),
+        "suite": "conversation",
+        "turns": sum(total.turns for total in summary.totals),
+        "repeats": summary.repeats,
+        "conditions": [asdict(total) for total in summary.totals],
+        "gains": [asdict(gain) for gain in summary.gains],
+        "notes": list(summary.notes),
+    }
+
+
+def print_conversation(summary: Summary) -> None:
+    """Print totals and gains of a conversation run."""
+    print_table(
+        ("condition", "turns>", "processed>", "cached>", "prefill s>", "decode s>", "PP tok/s>",
+         "TG tok/s>", "TTFT ms>", "accepted>"),
+        [
+            (t.condition, t.turns, number(t.processed_tokens, 0), number(t.cached_tokens, 0),
+             number(t.prefill_s, 2), number(t.decode_s, 2), number(t.pp_tps), number(t.tg_tps),
+             number(t.ttft_ms, 0), percent(t.acceptance))
+            for t in summary.totals
+        ],
+    )  # fmt: skip
+    console.print()
+    print_table(
+        ("against", "prefill saved s>", "prefill>", "decode>", "wall>", "same answers>"),
+        [
+            (f"{g.condition} / {g.baseline}", estimate(g.prefill_saved_s),
+             *(estimate(each, unit="x") for each in (g.prefill, g.decode, g.wall)),
+             f"{g.same_answers} of {g.compared}")
+            for g in summary.gains
+        ],
+    )  # fmt: skip
+    _print_notes(summary.notes)
+
+
+def print_window(window: Window) -> None:
+    """Print the figures of a window."""
+    print_table(
+        ("figure", "mean>", "median>", "90%>", "99%>", "of>"),
+        [
+            (s.name, _value(s.mean, s.unit), *(_value(q, s.unit) for q in _three(s.quantiles)),
+             number(s.count, 0))
+            for s in window.stats
+        ],
+    )  # fmt: skip
+    console.print(
+        f"{window.seconds:.0f} s, {window.scrapes} looks, {window.down} without an answer, "
+        f"{window.restarts} restarts; requests {number(window.requests, 0)}, of unknown reuse "
+        f"{number(window.unknown_reuse, 0)}; prompt {number(window.prompt_tokens, 0)} tokens, "
+        f"cached {number(window.cached_tokens, 0)}, "
+        f"generated {number(window.generated_tokens, 0)}",
+        markup=False,
+    )
+    _print_notes(window.notes)
+
+
+def print_load(summary: LoadSummary) -> None:
+    """Print the figures of a load run."""
+    print_table(
+        ("milliseconds", "median>", "90%>", "99%>"),
+        [
+            (name, *(number(each) for each in _three(values or ())))
+            for name, values in (
+                ("time to first token", summary.ttft_ms),
+                ("between tokens", summary.inter_token_ms),
+                ("queueing", summary.queue_ms),
+                ("end to end", summary.end_to_end_ms),
+                ("sent late", summary.late_ms),
+            )
+        ],
+    )
+    console.print(
+        f"{summary.requests} requests ({summary.failed} failed) in {summary.seconds:.1f} s: "
+        f"{summary.throughput:.1f} tok/s generated, {summary.requests_per_s:.2f} requests/s, "
+        f"reuse {percent(summary.reuse)}",
+        markup=False,
+    )
+
+
+def print_raw(rows: Sequence[RawRow]) -> None:
+    """Print llama-bench's rows."""
+    print_table(
+        ("test", "tok/s>", "spread>", "repetitions>"),
+        [(r.name, number(r.mean, 2), number(r.spread, 2), len(r.samples)) for r in rows],
+    )
+
+
+def print_comparison(found: Comparison) -> None:
+    """Print a comparison row by row; `*` marks a change whose interval leaves out zero."""
+    print_table(
+        ("figure", "before>", "after>", "change>", "95% interval>", ""),
+        [
+            (r.name, _value(r.before, r.unit), _value(r.after, r.unit), percent(r.change, 2),
+             "" if r.low is None else f"{percent(r.low, 1)} to {percent(r.high, 1)}",
+             "*" if r.proven else "")
+            for r in found.rows
+        ],
+    )  # fmt: skip
+    _print_notes(found.notes)
+
+
+def comparison_json(found: Comparison, before: Path, after: Path) -> dict[str, Any]:
+    """Return a comparison as `--json` prints it."""
+    return {
+        "before": str(before),
+        "after": str(after),
+        "suite": found.suite,
+        "rows": [{**asdict(row), "proven": row.proven} for row in found.rows],
+        "load_difference": dict(found.load),
+        "notes": list(found.notes),
+    }
+
+
+def _value(value: float | None, unit: str) -> str:
+    if unit == "share":
+        return percent(value, 2)
+    return number(value, 3 if unit == "s" else 2, f" {unit}" if unit and value is not None else "")
+
+
+def _three(values: Sequence[float | None]) -> tuple[float | None, ...]:
+    return (*values, None, None, None)[:3]
+
+
+def _print_notes(notes: Sequence[str]) -> None:
+    for line in notes:
+        console.print(f"note: {line}", markup=False)
