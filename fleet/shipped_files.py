@@ -23,3 +23,15 @@ def shipped_folder(name: type_of_folder) -> Path:
 def shipped_text(path: str) -> str:
     """Return the text of a data file inside the package, named relative to it."""
     return (_PACKAGE / path).read_text(encoding="utf-8")
+
+
+def container_templates() -> tuple[str, ...]:
+    """Return the names of the Containerfiles in `containers/`."""
+    suffix = ".Containerfile"
+    files = shipped_folder("containers").glob(f"*{suffix}")
+    return tuple(sorted(file.name.removesuffix(suffix) for file in files))
+
+
+def container_template(name: str) -> str:
+    """Return the text of one of them."""
+    return (shipped_folder("containers") / f"{name}.Containerfile").read_text(encoding="utf-8")

@@ -32,7 +32,7 @@ from fleet.sizes import GIB, ByteSize
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fleet.facts.build_facts import BuildFacts
+    from fleet.facts.build_facts import BuildFacts, Engine
     from fleet.facts.host_facts import HostFacts
     from fleet.facts.model_facts import ModelFacts
     from fleet.profiles.kinds import Deployment, RuntimeName
@@ -45,6 +45,7 @@ _TLS_TARGETS = ("/run/tls/cert.pem", "/run/tls/key.pem")
 _VLLM_SHM = ByteSize(16 * GIB)
 _SLOWEST_DISK = 200e6  # bytes a second that a start may count on
 _LEAST_START_S = 120.0
+_LEAST_VLLM_START_S = 900.0
 _LOCKING = ("mlock", "mmap+mlock")
 
 
@@ -338,7 +339,7 @@ def _config(
         memlock_unlimited=contained
         and (settings.get("load_mode") in _LOCKING or "/dev/infiniband" in devices),
         secrets=_secrets(case),
-        health=Health(start_period_s=start_period_s(case.model)),
+        health=Health(start_period_s=start_period_s(case.model, engine)),
         depends_on=case.placed.after,
         model_path=case.model_path,
         warnings=(*spelled.warnings, *_image_warnings(case)),
@@ -382,10 +383,14 @@ def _secrets(case: _Case) -> tuple[SecretFile, ...]:
     return (SecretFile(name=name, target=KEY_TARGET),)
 
 
-def start_period_s(model: ModelFacts | None) -> float:
-    """Return how long a start may take: all weights read from the slowest disk."""
-    size = model.weights_bytes if model and model.weights_bytes else 0
-    return round(_LEAST_START_S + size / _SLOWEST_DISK)
+def start_period_s(model: ModelFacts | None, engine: Engine) -> float:
+    """Return how long a start may take: all weights read from the slowest disk.
+
+    A byte a parameter where their size is not known; vLLM also compiles its kernels.
+    """
+    size = (model.weights_bytes or model.params or 0) if model else 0
+    least = _LEAST_VLLM_START_S if engine == "vllm" else _LEAST_START_S
+    return round(least + size / _SLOWEST_DISK)
 
 
 def _image_warnings(case: _Case) -> tuple[Warn, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fleet.compiler.dialects import vllm
 from fleet.compiler.dialects.llama_cpp import TRACE_LEVEL, has_trace_level
 from fleet.profiles.settings_table import SETTINGS
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from fleet.profiles.kinds import Deployment
     from fleet.sizes import ByteSize
 
+# layers that are written for any engine: what vLLM has no word for is left out there
+_SHARED = frozenset({"hardware", "model", "workload"})
 DEFAULT_CONTEXT = 8192  # tokens of one slot when nobody says more
 DEFAULT_CACHE_RAM = 8192  # MiB, the engine's own default
 _MIB = 2**20
@@ -40,6 +43,7 @@ def complete_settings(
         name: setting.value
         for name, setting in deployment.settings.items()
         if setting.value is not None
+        and not (build.engine == "vllm" and setting.layer in _SHARED and not vllm.knows(name))
     }
     _from_model(wanted, deployment, draft)
     if build.engine != "vllm":

@@ -68,7 +68,6 @@ _VALUES: Mapping[str, str] = MappingProxyType(
         "kv_offload_gib": "--kv-offloading-size",
         "seed": "--seed",
         "chat_template_file": "--chat-template",
-        "ubatch_size": "--ubatch-size",
     }
 )
 _SWITCHES: Mapping[str, str] = MappingProxyType(
@@ -187,6 +186,11 @@ def _say_one(spelled: Spelled, build: BuildFacts, name: str, value: str | float)
         spelled.argv.append(_SWITCHES[name] if value else _denied(_SWITCHES[name]))
     elif name not in _ELSEWHERE and name not in _SAMPLING:
         raise cannot_express(build, name, ())
+
+
+def knows(setting: str) -> bool:
+    """Whether the setting means something to vLLM, said or done its own way."""
+    return any(setting in known for known in (_VALUES, _SWITCHES, _SAMPLING, _ELSEWHERE))
 
 
 def _denied(option: str) -> str:
