@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
 import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -10,6 +12,8 @@ from fleet.errors import OutsideError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+_log = logging.getLogger(__name__)
 
 NOT_FOUND = 127
 NOT_ALLOWED = 126
@@ -58,6 +62,7 @@ class LocalCommands:
     ) -> CommandResult:
         """Run `argv` here; a missing program is code 127, a time-out 124."""
         words = tuple(argv)
+        _log.info("run %s", shlex.join(words))  # no secret is ever in an argv
         try:
             done = subprocess.run(
                 words,
