@@ -131,7 +131,8 @@ def _leave(*_: object) -> None:
 
 def _give_up(message: str) -> NoReturn:
     print(f"0.00.000.000 E {message}", file=sys.stderr, flush=True)  # noqa: T201 - the log
-    os._exit(1)
+    # the engine writes its log in a thread: a hard exit would lose the lines that tell why
+    sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import subprocess
@@ -31,6 +32,14 @@ class ProcessId:
 
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+@atexit.register
+def _let_go() -> None:
+    """Tell Python that these children are meant to outlive us, so that it does not warn."""
+    for child in _children.values():
+        if child.poll() is None:
+            child.returncode = 0
 
 
 def start_detached(

@@ -1,0 +1,148 @@
+"""The embedded runtime keeps the contract, and knows its process from others."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from contracts.server_host_contract import HTTP, ServerHostContract, client_of, wait_until_ready
+from fleet.compiler.launch_config import LaunchConfig
+from fleet.deploy.embedded_host import EmbeddedHost
+from fleet.effects.folders import Folders
+from fleet.effects.machine import free_port
+from fleet.errors import OutsideError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fleet.deploy.server_host import ServerHost
+
+pytestmark = pytest.mark.llama
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> Folders:
+    return Folders(config=tmp_path / "config", state=tmp_path / "state", cache=tmp_path / "cache")
+
+
+@pytest.fixture
+def host(folders: Folders) -> ServerHost:
+    return EmbeddedHost(folders=folders)
+
+
+@pytest.fixture
+def launch(tiny_models: Mapping[str, Path]) -> LaunchConfig:
+    attributes = (
+        ("model.path", str(tiny_models["llama"])), ("n_ctx", 512), ("n_parallel", 1),
+        ("cpuparams.n_threads", 1), ("verbosity", 4), ("warmup", False),
+    )  # fmt: skip
+    return LaunchConfig(
+        deployment="contract", server="main", host="local", engine="embedded", build=11549,
+        program="llama-server", argv=(), attributes=attributes, port=free_port(),
+        settings=(("ctx_size", 512), ("parallel", 1)),
+    )  # fmt: skip
+
+
+class TestEmbeddedHost(ServerHostContract):
+    stop_bar_s = 2.0
+
+    @pytest.fixture
+    def host(self, folders: Folders) -> ServerHost:
+        return EmbeddedHost(folders=folders)
+
+    @pytest.fixture
+    def launch(self, launch: LaunchConfig) -> LaunchConfig:
+        return launch
+
+
+def test_a_killed_server_is_failed(host: ServerHost, launch: LaunchConfig) -> None:
+    server = host.start(launch, generation=1)
+    assert server.pid
+
+    os.kill(server.pid, signal.SIGKILL)
+    time.sleep(0.2)
+
+    assert [each.state for each in host.running()] == ["failed"]
+    assert host.running()[0].exit_code == 137
+
+
+def test_a_pid_that_now_belongs_to_another_process_is_never_signalled(
+    host: ServerHost, launch: LaunchConfig, folders: Folders
+) -> None:
+    server = host.start(launch, generation=1)
+    host.stop(server)
+    stale = folders.state / "servers" / launch.container_name
+    host.start(launch, generation=1)
+    signed = stale / "process.json"
+    record = json.loads(signed.read_text())
+    real = record["pid"]
+    signed.write_text(json.dumps({**record, "pid": os.getpid()}))
+
+    (seen,) = host.running()
+    assert seen.state == "failed"
+    host.stop(seen)  # would end this very test run
+
+    os.kill(real, signal.SIGKILL)
+
+
+def test_a_damaged_state_file_is_named_with_a_cure(
+    host: ServerHost, launch: LaunchConfig, folders: Folders
+) -> None:
+    server = host.start(launch, generation=1)
+    file = folders.state / "servers" / launch.container_name / "order.json"
+    whole = file.read_text()
+    file.write_text(whole[: len(whole) // 2])
+
+    with pytest.raises(OutsideError, match="damaged") as caught:
+        host.running()
+    assert caught.value.where == str(file)
+    assert caught.value.fix
+
+    file.write_text(whole)
+    host.stop(server)
+
+
+def test_the_log_is_bounded(
+    host: ServerHost, launch: LaunchConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fleet.deploy.embedded_host.LOG_BYTES", 40_000)
+    server = host.start(launch, generation=1)
+    client = client_of(server)
+    wait_until_ready(client)
+    try:
+        for _ in range(120):
+            client.tokenize("a")
+        time.sleep(1.5)
+        for _ in range(20):
+            client.tokenize("a")
+
+        assert server.log_path
+        sizes = [file.stat().st_size for file in _logs(server.log_path)]
+        assert sum(sizes) < 80_000
+    finally:
+        host.stop(server)
+        HTTP.close()
+
+
+def test_an_attribute_that_the_engine_lacks_is_a_refused_argument(
+    host: ServerHost, launch: LaunchConfig
+) -> None:
+    wrong = replace(launch, attributes=(*launch.attributes, ("n_gone", 1)))
+    server = host.start(wrong, generation=1)
+    until = time.monotonic() + 10
+    while host.running()[0].state != "failed" and time.monotonic() < until:
+        time.sleep(0.05)
+
+    assert any("invalid argument" in line and "n_gone" in line for line in host.logs(server))
+    host.stop(server)
+
+
+def _logs(path: str) -> list[Path]:
+    return sorted(Path(path).parent.glob("server.log*"))
