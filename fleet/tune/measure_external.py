@@ -6,20 +6,18 @@ import json
 import math
 import shlex
 from dataclasses import dataclass
-from statistics import median
 from typing import TYPE_CHECKING, Protocol
 
 from fleet.errors import OutsideError, UserError
+from fleet.tune.run_study import Outcome, Study, run_study
 from fleet.tune.search import Search
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from fleet.tune.search import Proposal, Verdict
+    from fleet.tune.run_study import Trial
+    from fleet.tune.search import Verdict
     from fleet.tune.search_space import SearchSpace, Settings
-
-DEFAULT_RUNS = 96
-SLACK = 1.05
 
 
 class Program(Protocol):
@@ -32,15 +30,6 @@ class Program(Protocol):
     def hear(self) -> str:
         """Return the next line."""
         ...
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Reply:
-    """One answer of the program: a value, or why there is none; its cost in seconds."""
-
-    value: float | None
-    failed: str | None
-    seconds: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,29 +66,30 @@ def tune_external(
     Without a budget, 96 times the first reply's seconds. Raises `OutsideError` for a reply
     that is none, or an early end of the program.
     """
-    search, costs, spent = Search(space, seed=seed), list[float](), 0.0
-    while True:
-        budget = budget_s if budget_s is not None else DEFAULT_RUNS * (costs or [math.inf])[0]
-        if costs and spent + median(costs) > SLACK * budget:
-            break
-        proposal = search.ask(SLACK * budget - spent)
-        if proposal is None:
-            break
-        reply = _run(proposal, space, program, elapsed)
-        spent += reply.seconds
-        costs.append(reply.seconds)
-        search.tell(proposal, reply.value, reply.seconds)
-        outcome = f"failed: {reply.failed}" if reply.value is None else f"{reply.value:g}"
-        tell(f"run {len(costs)}, {budget - spent:.0f} s left, {proposal.purpose}: {outcome}")
+    study = Study(search=Search(space, seed=seed), budget_s=budget_s)
+
+    def measure(settings: Settings) -> Outcome:
+        began = elapsed()
+        program.say(json.dumps({"settings": settings}))
+        line = program.hear()
+        return parse_reply(line, wall_s=elapsed() - began)
+
+    run_study(study, measure, on_trial=lambda trial: tell(_told(trial, study.left_s)))
     program.say(json.dumps({"end": True}))
-    verdict = search.verdict()
+    verdict = study.search.verdict()
     return ExternalResult(
         chosen=space.settings(verdict.cell),
-        claimed_gain=_as_the_user_counts(verdict.gain),
-        evaluations=len(costs),
-        seconds=spent,
+        claimed_gain=round(verdict.gain, 6),
+        evaluations=len(study.trials),
+        seconds=study.spent_s,
         verdict=verdict,
     )
+
+
+def _told(trial: Trial, left_s: float) -> str:
+    outcome = trial.outcome
+    found = f"failed: {outcome.failed}" if outcome.value is None else f"{outcome.value:g}"
+    return f"run {trial.number}, {left_s:.0f} s left, {trial.purpose}: {found}"
 
 
 def parse_command(text: str) -> list[str]:
@@ -113,7 +103,7 @@ def parse_command(text: str) -> list[str]:
     return words
 
 
-def parse_reply(line: str, *, wall_s: float) -> Reply:
+def parse_reply(line: str, *, wall_s: float) -> Outcome:
     """Read one line of the program; `wall_s` stands in where it does not say `seconds`.
 
     Raises `OutsideError` for a reply with neither `value` nor `failed`.
@@ -126,24 +116,15 @@ def parse_reply(line: str, *, wall_s: float) -> Reply:
         raise _no_reply(line)
     seconds, value = raw.get("seconds"), raw.get("value")
     if "failed" in raw and raw["failed"] not in (None, False):
-        return Reply(value=None, failed=str(raw["failed"]), seconds=_seconds(seconds, wall_s))
+        return Outcome(value=None, failed=str(raw["failed"]), seconds=_seconds(seconds, wall_s))
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise _no_reply(line)
     usable = math.isfinite(value) and value > 0
-    return Reply(
+    return Outcome(
         value=float(value) if usable else None,
         failed=None if usable else f"{value} is no positive number",
         seconds=_seconds(seconds, wall_s),
     )
-
-
-def _run(
-    proposal: Proposal, space: SearchSpace, program: Program, elapsed: Callable[[], float]
-) -> Reply:
-    began = elapsed()
-    program.say(json.dumps({"settings": space.settings(proposal.cell)}))
-    line = program.hear()
-    return parse_reply(line, wall_s=elapsed() - began)
 
 
 def _seconds(value: object, wall_s: float) -> float:
@@ -158,8 +139,3 @@ def _no_reply(line: str) -> OutsideError:
         where="--measure",
         fix='answer each line with {"value": x, "seconds": s} or {"failed": "cause"}',
     )
-
-
-def _as_the_user_counts(gain: float) -> float:
-    """Return chosen / default - 1, or default / chosen - 1 when minimising: both are `gain`."""
-    return round(gain, 6)

@@ -25,7 +25,7 @@ from fleet.tune.paired_ratio import Ratio, lower, paired_ratio, upper
 from fleet.tune.surface_model import SurfaceModel
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -105,6 +105,16 @@ class Search:
         self._queue: list[Cell] = []
         self._refuted: set[Cell] = set()
 
+    @property
+    def known(self) -> Mapping[Cell, int]:
+        """The cells that may be run, by their number."""
+        return self._order
+
+    def bar(self, cell: Cell) -> None:
+        """Never choose `cell` from here on (it harms something that the value does not show)."""
+        if cell != self.space.default:
+            self._bar(cell)
+
     def ask(self, left: float, *, pending: Sequence[Cell] = ()) -> Proposal | None:
         """Return the next run for a budget of which `left` is left, None when done.
 
@@ -136,13 +146,8 @@ class Search:
             return Proposal(cell=default, purpose="default")
         return Proposal(cell=explored, purpose="explore")
 
-    def tell(
-        self, proposal: Proposal, value: float | None, cost: float, *, barred: bool = False
-    ) -> None:
-        """Take in a run; a value that is not a positive number counts as failed.
-
-        `barred` says that the run went well but may not be chosen (it harmed a guard).
-        """
+    def tell(self, proposal: Proposal, value: float | None, cost: float) -> None:
+        """Take in a run; a value that is not a positive number counts as failed."""
         log_value = None
         if value is not None and math.isfinite(value) and value > 0:
             log_value = math.log(value) if self.space.maximize else -math.log(value)
@@ -152,7 +157,7 @@ class Search:
         if log_value is not None:
             self._good[at] += 1
             self.model.add(proposal.cell, float(len(self.runs)), log_value)
-        if at and (barred or log_value is None):
+        if at and log_value is None:
             self._bar(proposal.cell)
 
     def cost(self, cell: Cell) -> float:
