@@ -86,8 +86,9 @@ class PodmanHost:
         try:
             self.socket.post(f"/containers/{created['Id']}/start")
         except PodmanFailed:
-            # what could not start would block the name
+            # what could not start would block the name, and podman's service its port
             self.socket.delete(f"/containers/{created['Id']}", force=True)
+            self.socket.renew()
             raise
         return self._seen(self.socket.get(f"/containers/{created['Id']}/json"))
 

@@ -6,6 +6,7 @@ import atexit
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 SERVICE_START_S = 20.0
+IDLE_S = "300"
 LOOK_S = 0.02
 ROOT = 0
 NOT_FOUND = 404
@@ -86,14 +88,27 @@ def explain(said: str, *, where: str | None = None) -> PodmanFailed:
 class PodmanSocket:
     """One connection; JSON in, JSON out, in the words of podman's own API (libpod)."""
 
-    def __init__(self, client: podman.PodmanClient) -> None:
-        """Keep the client; `open_podman` makes it."""
+    def __init__(self, client: podman.PodmanClient, service: OwnService | None = None) -> None:
+        """Keep the client and the service that we started for it; `open_podman` makes both."""
         self._client = client
+        self._service = service
+
+    def renew(self) -> None:
+        """Start our own service anew: after a failed start it still listens on that port."""
+        if self._service is not None:
+            self._service.end()
+            self._service = OwnService()
+            self._client = self._service.connect([])
+
+    def _api(self) -> Any:  # noqa: ANN401 - untyped library
+        if self._service is not None and self._service.ended():
+            self.renew()  # it leaves after a time without work
+        return self._client.api
 
     def get(self, path: str, **query: Any) -> Any:  # noqa: ANN401 - JSON
         """GET; None for what does not exist. Raises `PodmanFailed`."""
         with _explained():
-            answer = self._client.api.get(path, params=_query(query))
+            answer = self._api().get(path, params=_query(query))
             if answer.status_code == NOT_FOUND:
                 return None
             answer.raise_for_status()
@@ -103,7 +118,7 @@ class PodmanSocket:
         """POST; the answer's JSON, None where it has none. Raises `PodmanFailed`."""
         text = body if isinstance(body, str) else json.dumps(body) if body is not None else None
         with _explained():
-            answer = self._client.api.post(
+            answer = self._api().post(
                 path, data=text, params=_query(query), headers={"Content-Type": "application/json"}
             )
             answer.raise_for_status()
@@ -112,7 +127,7 @@ class PodmanSocket:
     def delete(self, path: str, **query: Any) -> None:  # noqa: ANN401 - query values
         """DELETE; what is gone already is no failure. Raises `PodmanFailed`."""
         with _explained():
-            answer = self._client.api.delete(path, params=_query(query))
+            answer = self._api().delete(path, params=_query(query))
             if answer.status_code != NOT_FOUND:
                 answer.raise_for_status()
 
@@ -120,6 +135,7 @@ class PodmanSocket:
         """Yield the lines of a container's log, oldest first."""
         rest = b""
         with _explained():
+            self._api()
             found = self._client.containers.get(container)
             for frame in _frames(found, follow=follow):
                 *whole, rest = (rest + frame).split(b"\n")
@@ -152,7 +168,8 @@ def open_podman() -> PodmanSocket:
             refused.append(f"{address}: {_short(str(error))}")
             continue
         return PodmanSocket(client)
-    return PodmanSocket(_own_service(refused))
+    service = OwnService()
+    return PodmanSocket(service.connect(refused), service)
 
 
 def _addresses() -> list[str]:
@@ -167,46 +184,56 @@ def _addresses() -> list[str]:
     return [f"unix://{usual}"] if run and usual.exists() else []
 
 
-def _own_service(refused: list[str]) -> podman.PodmanClient:
-    folder = tempfile.mkdtemp(prefix="fleet-podman-")
-    socket, log = Path(folder) / "podman.sock", Path(folder) / "service.log"
-    try:
-        with log.open("wb") as output:
-            service = subprocess.Popen(
-                ("podman", "system", "service", "--time", "0", f"unix://{socket}"),
-                stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-            )  # fmt: skip
-    except FileNotFoundError:
-        fix = "install it (`apt-get install podman`), or use `--runtime embedded`"
-        raise PodmanFailed("podman is not installed", fix=fix) from None
-    except PermissionError:
-        raise PodmanFailed(
-            "podman may not be run by this user", fix="see `ls -l $(which podman)`"
-        ) from None
-    atexit.register(_end_service, service, Path(folder))
-    until = time.monotonic() + SERVICE_START_S
-    while time.monotonic() < until:
-        if service.poll() is not None:
-            raise explain(" ".join([log.read_text(errors="replace"), *refused]))
-        if socket.exists():
-            client = podman.PodmanClient(base_url=f"unix://{socket}")
-            with suppress(APIError, PodmanError, requests.RequestException, OSError):
-                _answers(client)
-                return client
-        time.sleep(LOOK_S)
-    raise PodmanFailed(f"its service did not answer within {SERVICE_START_S:.0f} s", where="podman")
+class OwnService:
+    """`podman system service` as our child; it ends with us, or alone after minutes of silence."""
 
+    def __init__(self) -> None:
+        """Start it. Raises `PodmanFailed` when there is no podman."""
+        self._folder = Path(tempfile.mkdtemp(prefix="fleet-podman-"))
+        self._socket, self._log = self._folder / "podman.sock", self._folder / "service.log"
+        words = ("podman", "system", "service", "--time", IDLE_S, f"unix://{self._socket}")
+        try:
+            with self._log.open("wb") as output:
+                self._process = subprocess.Popen(
+                    words, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                )
+        except FileNotFoundError:
+            fix = "install it (`apt-get install podman`), or use `--runtime embedded`"
+            raise PodmanFailed("podman is not installed", fix=fix) from None
+        except PermissionError:
+            fix = "see `ls -l $(which podman)`"
+            raise PodmanFailed("podman may not be run by this user", fix=fix) from None
+        atexit.register(self.end)
 
-def _end_service(service: subprocess.Popen[bytes], folder: Path) -> None:
-    """End the service we started; containers go on, they belong to conmon."""
-    service.terminate()
-    with suppress(subprocess.TimeoutExpired):
-        service.wait(2.0)
-    if service.poll() is None:
-        service.kill()
-    for file in folder.iterdir():
-        file.unlink(missing_ok=True)
-    folder.rmdir()
+    def connect(self, refused: list[str]) -> podman.PodmanClient:
+        """Return a client as soon as the service answers. Raises `PodmanFailed`."""
+        until = time.monotonic() + SERVICE_START_S
+        while time.monotonic() < until:
+            if self.ended():
+                raise explain(" ".join([self._log.read_text(errors="replace"), *refused]))
+            if self._socket.exists():
+                client = podman.PodmanClient(base_url=f"unix://{self._socket}")
+                with suppress(APIError, PodmanError, requests.RequestException, OSError):
+                    _answers(client)
+                    return client
+            time.sleep(LOOK_S)
+        message = f"its service did not answer within {SERVICE_START_S:.0f} s"
+        raise PodmanFailed(message, where="podman", fix="try `podman info`")
+
+    def ended(self) -> bool:
+        """Whether the service has ended."""
+        return self._process.poll() is not None
+
+    def end(self) -> None:
+        """End the service; containers go on, they belong to conmon."""
+        self._process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(2.0)
+        if not self.ended():
+            self._process.kill()
+            self._process.wait(2.0)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        atexit.unregister(self.end)
 
 
 @contextmanager
