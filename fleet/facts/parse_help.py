@@ -26,7 +26,7 @@ _ALLOWED = re.compile(r"allowed values: ([\w, ]+)")
 _SEMVER = re.compile(r"version: *v?([\d.]+\S*) \(build (\d+), commit (\w+)\)")
 _NUMBER = re.compile(r"version: *(\d+) \((\w+)\)")
 _VLLM = re.compile(r"\b(\d+\.\d+\.\d+)\b")
-_INDENT = 8  # deeper lines that start with a dash belong to a description
+_INDENT = 12  # deeper lines that start with a dash belong to a description
 _LEAST_REAL_NUMBER = 100  # third-party builds call themselves 0 or 1
 
 

@@ -98,18 +98,21 @@ def as_word(value: SettingScalar) -> str:
 def cannot_express(build: BuildFacts, setting: str, names: tuple[str, ...]) -> CannotExpress:
     """Return the error that says since or until which build the setting can be said."""
     known = f"{build.engine} {build.name}"
-    if build.engine not in {"llama.cpp", "embedded"} or not names:
-        return CannotExpress(
-            f"{known} has no way to say it", where=setting, fix=f"leave `{setting}` out"
-        )
-    since, until = since_and_until(*names)
-    if since is None:
-        return CannotExpress(
-            f"no known build of {build.engine} can say it", where=setting,
-            fix=f"leave `{setting}` out",
-        )  # fmt: skip
-    span = f"since {since}" if until is None else f"from {since} to {until}"
+    spans = _spans(names) if build.engine in {"llama.cpp", "embedded"} else ""
+    if not spans:
+        message = f"{known} has no way to say it"
+        return CannotExpress(message, where=setting, fix=f"leave `{setting}` out")
     if build.before:
         known += f" (between {build.after} and {build.before})"
-    message = f"{known} cannot say it; `{names[0]}` is known {span}"
-    return CannotExpress(message, where=setting, fix=f"use such a build, or leave `{setting}` out")
+    fix = f"use such a build, or leave `{setting}` out"
+    return CannotExpress(f"{known} cannot say it; known are {spans}", where=setting, fix=fix)
+
+
+def _spans(names: tuple[str, ...]) -> str:
+    """Return from which to which known build each of `names` is accepted."""
+    found = []
+    for name in names:
+        since, until = since_and_until(name)
+        if since is not None:
+            found.append(f"`{name}` " + (f"from {since} to {until}" if until else f"since {since}"))
+    return ", ".join(found)
