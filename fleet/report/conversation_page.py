@@ -81,11 +81,10 @@ def _lead(found: ConversationRun) -> str:
     best = max(caching, key=lambda gain: gain.prefill_saved_s.value)
     saved = best.prefill_saved_s
     base = next(t for t in found.summary.totals if t.condition == best.baseline)
-    proof = (
-        f"95% interval {number(saved.low)} to {number(saved.high)} s"
-        if saved.proven
-        else "one repeat, so without an interval"
-    )
+    proof = "one repeat, so without an interval"
+    if saved.low is not None and saved.high is not None:
+        doubt = "" if saved.low > 0 else "not proven, "
+        proof = f"{doubt}95% interval {number(saved.low)} to {number(saved.high)} s"
     return (
         f"{best.condition} ({_meaning(found, best.condition)}) saves {number(saved.value)} of "
         f"{number(base.prefill_s)} s of prefill against {best.baseline} in one pass over "

@@ -9,12 +9,17 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING
 
 from fleet.bench.conversation_suite import read_summary
+from fleet.bench.load_suite import read_load, read_requests
+from fleet.bench.raw_suite import read_raw
 from fleet.bench.results_folder import ResultsFolder
 from fleet.bench.turn import Turn
+from fleet.bench.watch_metrics import read_window
 from fleet.effects.files import write_atomically
 from fleet.errors import UserError
 from fleet.report.conversation_page import ConversationRun, conversation_page
+from fleet.report.load_page import load_page, raw_page
 from fleet.report.page import Page, render_html, render_markdown
+from fleet.report.window_page import window_page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -89,6 +94,29 @@ def _conversation(folder: ResultsFolder) -> tuple[Page, Sequence[Mapping[str, ob
     names = [field.name for field in fields(Turn)]
     empty = dict.fromkeys(names, "")
     return conversation_page(found), [asdict(turn) for turn in found.turns] or [empty]
+
+
+def _window(folder: ResultsFolder) -> tuple[Page, Sequence[Mapping[str, object]]]:
+    window = read_window(folder)
+    return window_page(folder.read_run() or {}, window), [
+        {"figure": stat.name, "unit": stat.unit, "mean": stat.mean, "count": stat.count}
+        for stat in window.stats
+    ] or [{"figure": ""}]
+
+
+def _load(folder: ResultsFolder) -> tuple[Page, Sequence[Mapping[str, object]]]:
+    asked = read_requests(folder)
+    page = load_page(folder.read_run() or {}, asked, read_load(folder))
+    return page, [
+        {name: value for name, value in asdict(each).items() if name != "gaps_ms"} for each in asked
+    ]
+
+
+def _raw(folder: ResultsFolder) -> tuple[Page, Sequence[Mapping[str, object]]]:
+    rows = read_raw(folder)
+    kept = ("prompt", "generated", "depth", "mean", "spread", "build")
+    table = [{name: getattr(row, name) for name in kept} for row in rows]
+    return raw_page(folder.read_run() or {}, rows), table
 
 
 _READERS: Mapping[str, Callable[[ResultsFolder], tuple[Page, Sequence[Mapping[str, object]]]]] = {
