@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -12,7 +13,8 @@ from fleet.cli.options import Json, Name, Profiles, Sets, Yes
 from fleet.cli.output import console, print_json, print_table
 from fleet.cli.progress_line import progress_line
 from fleet.cli.server_rows import server_json
-from fleet.deploy.bring_up import BroughtUp, UpOptions, bring_up
+from fleet.deploy.bring_up import BroughtUp, UpOptions
+from fleet.deploy.everywhere import bring_up_everywhere
 from fleet.deploy.generations import Origin
 from fleet.deploy.rim import Rim
 from fleet.errors import UserError
@@ -25,17 +27,23 @@ if TYPE_CHECKING:
 
 app = typer.Typer()
 
+CHANGES = 1
+FORKS = 10
 Runtime = Annotated[
     str | None, typer.Option("--runtime", help="embedded, podman or ansible", metavar="RUNTIME")
 ]
+Hosts = Annotated[
+    str | None, typer.Option("--hosts", metavar="A,B", help="Only these hosts of the deployment")
+]
 RUNTIMES: tuple[RuntimeName, ...] = ("embedded", "podman", "ansible")
-CHANGES = 1
 
 
 @app.command()
 def up(
     name: Name,
     runtime: Runtime = None,
+    hosts: Hosts = None,
+    forks: Annotated[int, typer.Option("--forks", min=1, help="Hosts worked on at once")] = FORKS,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would change")] = False,
     yes: Yes = False,
     profiles: Profiles = None,
@@ -43,7 +51,8 @@ def up(
     as_json: Json = False,
 ) -> None:
     """Deploy NAME (or a GGUF file, or hf:ORG/REPO:QUANT), wait until it is ready, verify."""
-    done = _bring_up(name, runtime, profiles or [], sets or [], yes=yes, dry_run=dry_run)
+    asked = _options(name, runtime, profiles, sets, hosts=hosts, forks=forks, dry_run=dry_run)
+    done = _bring_up(replace(asked, confirm=confirm_changes(yes=yes)))
     if as_json:
         print_json(brought_up_json(done))
     else:
@@ -54,12 +63,15 @@ def up(
 def plan(
     name: Name,
     runtime: Runtime = None,
+    hosts: Hosts = None,
     profiles: Profiles = None,
     sets: Sets = None,
     as_json: Json = False,
 ) -> None:
     """Show what `up` would change; exit code 1 when it would change something."""
-    done = _bring_up(name, runtime, profiles or [], sets or [], yes=False, dry_run=True)
+    done = _bring_up(
+        _options(name, runtime, profiles, sets, hosts=hosts, forks=FORKS, dry_run=True)
+    )
     if as_json:
         print_json({"changes": changes_json(done.changes)})
     else:
@@ -104,25 +116,32 @@ def parse_runtime(word: str | None) -> RuntimeName | None:
     raise UserError(f"no runtime `{word}`", where="--runtime", fix=f"one of {', '.join(RUNTIMES)}")
 
 
-def _bring_up(
+def _options(
     name: str,
     runtime: str | None,
-    profiles: Sequence[str],
-    sets: Sequence[str],
+    profiles: Sequence[str] | None,
+    sets: Sequence[str] | None,
     *,
-    yes: bool,
+    hosts: str | None,
+    forks: int,
     dry_run: bool,
-) -> BroughtUp:
-    asked = parse_runtime(runtime)
-    deployment = load_deployment(name, profiles=profiles, sets=sets, runtime=asked)
-    options = UpOptions(
-        runtime=asked,
+) -> UpOptions:
+    return UpOptions(
+        runtime=parse_runtime(runtime),
         dry_run=dry_run,
-        confirm=confirm_changes(yes=yes),
-        origin=Origin(name=name, profiles=tuple(profiles), sets=tuple(sets)),
+        hosts=tuple(filter(None, (hosts or "").split(","))),
+        forks=forks,
+        origin=Origin(name=name, profiles=tuple(profiles or ()), sets=tuple(sets or ())),
+    )
+
+
+def _bring_up(options: UpOptions) -> BroughtUp:
+    origin = options.origin or Origin(name="")
+    deployment = load_deployment(
+        origin.name, profiles=origin.profiles, sets=origin.sets, runtime=options.runtime
     )
     with progress_line() as progress:
-        return bring_up(deployment, rim=Rim(), options=options, progress=progress)
+        return bring_up_everywhere(deployment, rim=Rim(), options=options, progress=progress)
 
 
 def _print_brought_up(done: BroughtUp, *, dry_run: bool) -> None:

@@ -224,7 +224,7 @@ class Work:
         self.progress(f"starting {launch.server} ({launch.engine} {launch.build or ''})")
         server = self.host.start(launch, generation=made.number)
         return await_ready(
-            launch, server, host=self.host, client=self.client(launch, server.url or ""),
+            launch, server, host=self.host, client=self.client(launch, server.asked_at or ""),
             clock=self.rim.clock, progress=self.progress, bound_s=bound_s,
         )  # fmt: skip
 
@@ -283,7 +283,7 @@ def _look_at(change: Change, work: Work, prepared: Prepared) -> Ready:
     """Make sure that a kept server is ready, also one that an interrupted `up` left loading."""
     launch, server = change.new, change.old
     assert launch is not None and server is not None  # noqa: S101, PT018 - what keep means
-    client = work.client(launch, server.url or "")
+    client = work.client(launch, server.asked_at or "")
     if client.health() == "ready":
         context = verify(launch, server, work.host, client)
         return Ready(load_s=0.0, context=context, first_request=None)
@@ -328,7 +328,7 @@ def _prime(prepared: Prepared, work: Work) -> tuple[PrimeReport, ...]:
     work.progress("priming the shared prefix")
     servers = work.mine(prepared.deployment.name)
     clients = (
-        work.client(launch, server.url or "")
+        work.client(launch, server.asked_at or "")
         for launch, server in zip(prepared.launches, servers, strict=False)
     )
     return tuple(prime(prefix, client, read_text=read_text) for client in clients)

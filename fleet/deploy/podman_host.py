@@ -15,7 +15,8 @@ from fleet.deploy.embedded_host import server_url
 from fleet.deploy.podman_container import LABEL, container_spec
 from fleet.effects.files import write_atomically
 from fleet.effects.machine import LOCAL
-from fleet.effects.podman_socket import PodmanFailed, PodmanSocket, open_podman
+from fleet.effects.podman_causes import PodmanFailed
+from fleet.effects.podman_socket import PodmanSocket, open_podman
 from fleet.effects.processes import resident_bytes
 from fleet.errors import OutsideError, UserError
 from fleet.observe.observation import RunningServer

@@ -5,20 +5,19 @@ from __future__ import annotations
 import atexit
 import json
 import os
-import re
 import shutil
 import subprocess
 import tempfile
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import podman
 import requests
 from podman.errors import APIError, PodmanError
 
-from fleet.errors import OutsideError
+from fleet.effects.podman_causes import PodmanFailed, explain, short
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,61 +27,6 @@ IDLE_S = "300"
 LOOK_S = 0.02
 ROOT = 0
 NOT_FOUND = 404
-
-
-class _Cause(NamedTuple):
-    pattern: re.Pattern[str]
-    message: str
-    fix: str
-
-
-def _cause(pattern: str, message: str, fix: str) -> _Cause:
-    return _Cause(re.compile(pattern, re.IGNORECASE), message, fix)
-
-
-# what podman says, what it means, what mends it
-CAUSES = (
-    _cause(r"RLIMIT_\w+.*(?:operation not permitted|permission denied)|setrlimit",
-           "podman's default limits are above what this machine allows",
-           "in /etc/containers/containers.conf: `[containers]` `default_ulimits = "
-           '["nofile=1024:1024", "nproc=1024:1024"]`'),
-    _cause(r"cgroups in hybrid mode not supported",
-           "crun does not run on hybrid cgroups",
-           'install runc and set `[engine]` `runtime = "runc"` in containers.conf'),
-    _cause(r"no cgroup mount found|cgroup.*(?:no such file|not mounted)",
-           "the cgroup file systems are not mounted here", "mount /sys/fs/cgroup, then try again"),
-    _cause(r"image not known|no such image|manifest unknown|unable to find image",
-           "the image is missing", "`fleet build NAME` builds it, or `podman pull` it"),
-    _cause(r"newuidmap|/etc/subuid|cannot set up namespace|cannot re-exec process",
-           "rootless podman lacks sub-uids for this user",
-           "install uidmap, then `usermod --add-subuids 100000-165535 --add-subgids ... USER`"),
-    _cause(r"bind: address already in use|rootlessport listen",
-           "the port is in use", "choose another `port:`, or end what listens there"),
-    _cause(r"runtime \S+ not found|could not find .*(?:crun|runc)|oci runtime.*not found",
-           "no container runtime is installed", "install crun or runc"),
-    _cause(r"netavark|could not find .*network|cni",
-           "podman's network back end is missing", "install netavark and aardvark-dns"),
-    _cause(r"unresolvable CDI devices|could not resolve device",
-           "the GPU is not known to podman",
-           "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml`"),
-    _cause(r"permission denied", "podman is not allowed to do this",
-           "use a socket of your own, or run as the user that owns it"),
-    _cause(r"no space left", "the disk is full", "free some space: `podman system df`, `df -h`"),
-)  # fmt: skip
-
-
-class PodmanFailed(OutsideError):
-    """Podman said no; the message names the cause when it is a known one."""
-
-    kind = "podman"
-
-
-def explain(said: str, *, where: str | None = None) -> PodmanFailed:
-    """Return the error for what podman said."""
-    for cause in CAUSES:
-        if cause.pattern.search(said):
-            return PodmanFailed(f"{cause.message} ({_short(said)})", where=where, fix=cause.fix)
-    return PodmanFailed(_short(said), where=where, fix="`fleet doctor` looks for the cause")
 
 
 class PodmanSocket:
@@ -165,7 +109,7 @@ def open_podman() -> PodmanSocket:
         try:
             _answers(client)
         except (APIError, PodmanError, requests.RequestException, OSError) as error:
-            refused.append(f"{address}: {_short(str(error))}")
+            refused.append(f"{address}: {short(str(error))}")
             continue
         return PodmanSocket(client)
     service = OwnService()
@@ -251,7 +195,3 @@ def _query(query: Mapping[str, Any]) -> dict[str, str]:
         key: json.dumps(value) if isinstance(value, dict | bool | list) else str(value)
         for key, value in query.items()
     }
-
-
-def _short(said: str) -> str:
-    return " ".join(said.split())[:300]

@@ -1,0 +1,123 @@
+"""Questions put to a running deployment, to learn whether it is what was planned."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fleet.compiler.planned_context import planned_slot_context
+from fleet.deploy.await_ready import first_request
+from fleet.deploy.find_hosts import local_host
+from fleet.deploy.generations import current_generation
+from fleet.deploy.look import Seen, client_of, look
+from fleet.deploy.start_failure import classify
+from fleet.effects.http import NoAnswer
+from fleet.errors import OutsideError
+from fleet.observe.checks import Check
+from fleet.observe.server_client import ServerClient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from fleet.compiler.launch_config import LaunchConfig
+    from fleet.deploy.prepare import Prepared
+    from fleet.deploy.rim import Rim
+
+UNAUTHORIZED = "401"
+
+
+def check_deployment(name: str, rim: Rim, *, prepared: Prepared | None) -> tuple[Check, ...]:
+    """Return the checks of every server of `name`. Raises `UserError` for one never brought up."""
+    made = current_generation(rim.folders, name)
+    launches = {launch.server: launch for launch in made.launches}
+    found: list[Check] = []
+    for seen in look(name, rim, prepared=prepared):
+        launch = launches.get(seen.server.server)
+        if launch is not None:
+            found += _server_checks(seen, launch, rim)
+    if prepared is not None:
+        found += _host_checks(prepared)
+    return tuple(found)
+
+
+def _server_checks(seen: Seen, launch: LaunchConfig, rim: Rim) -> Iterator[Check]:
+    yield _alive(seen, rim)
+    if seen.health == "unknown":
+        return
+    yield Check(
+        name=f"{launch.server}: health", ok=seen.health == "ready", message=seen.health,
+        fix=f"see `fleet logs {launch.deployment}`",
+    )  # fmt: skip
+    if seen.health != "ready":
+        return
+    yield _context(seen, launch, rim)
+    yield _answer(seen, launch, rim)
+    if launch.secrets:
+        yield _key_is_asked(seen, launch, rim)
+    changed = ", ".join(f"{d.setting} is {d.running}, wanted {d.wanted}" for d in seen.drift)
+    yield Check(
+        name=f"{launch.server}: settings", ok=not seen.drift,
+        message=changed or "runs what the profile says", fix=f"`fleet up {launch.deployment}`",
+    )  # fmt: skip
+    if seen.tuned is not None:
+        yield Check(
+            name=f"{launch.server}: tuned", ok=seen.tuned == "matches",
+            message=f"its tuned profile {seen.tuned}", fix="`fleet tune` it again",
+        )  # fmt: skip
+
+
+def _alive(seen: Seen, rim: Rim) -> Check:
+    server = seen.server
+    live = server.state in {"running", "starting"}
+    fix = f"`fleet up {server.deployment}`"
+    message: str = server.state
+    if not live and seen.wanted_up:
+        host = local_host("podman" if server.container else "embedded", rim)
+        failure = classify(tuple(host.logs(server)), server.exit_code)
+        message = f"{server.state}: {failure.message} {failure.line}".strip()
+    ok = live == seen.wanted_up
+    return Check(name=f"{server.server}: process", ok=ok, message=message, fix=fix)
+
+
+def _context(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
+    settings = {name: value for name, value in launch.settings if value is not None}
+    wanted = planned_slot_context(settings)
+    try:
+        real = client_of(seen.server, rim).context()
+    except OutsideError as error:
+        real, wanted = None, wanted or 0
+        message = str(error)
+    else:
+        message = f"{real} tokens a slot, planned {wanted}"
+    ok = wanted is None or real == wanted
+    return Check(name=f"{launch.server}: context", ok=ok, message=message, fix="lower `ctx_size`")
+
+
+def _answer(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
+    name = f"{launch.server}: completion"
+    try:
+        first_request(launch, client_of(seen.server, rim))
+    except OutsideError as error:
+        fix = f"`fleet restart {launch.deployment}`"
+        return Check(name=name, ok=False, message=str(error), fix=fix)
+    return Check(name=name, ok=True, message="answers a request")
+
+
+def _key_is_asked(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
+    """Ask without the key: `/health` is public, so only this proves it."""
+    name = f"{launch.server}: key"
+    try:
+        ServerClient(url=seen.server.url or "", http=rim.http).props()
+    except NoAnswer as error:
+        return Check(name=name, ok=False, message=str(error))
+    except OutsideError as error:
+        ok = UNAUTHORIZED in str(error)
+        return Check(name=name, ok=ok, message="refuses requests without the key")
+    return Check(
+        name=name, ok=False, message="answers requests without the key", fix="`fleet restart`"
+    )
+
+
+def _host_checks(prepared: Prepared) -> Iterator[Check]:
+    for launch in prepared.launches:
+        for warning in launch.warnings:
+            yield Check(name=f"{launch.server}: {warning.code}", ok=True, message=warning.message)
