@@ -16,11 +16,15 @@ from typing import TYPE_CHECKING
 import yaml
 
 from fleet.cli.load import load_library
+from fleet.compiler.compile_deployment import compile_deployment
+from fleet.facts.known_builds import build_facts
 from fleet.profiles.library import ProfileLibrary, ProfileSource
 from fleet.profiles.resolve_deployment import resolve_deployment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+    from fleet.profiles.kinds import Deployment
 
 DEPLOYMENTS = 1000
 ROUNDS = 7
@@ -61,11 +65,11 @@ app()
 """
 
 
-def texts() -> list[bytes]:
-    """Return a thousand deployments, each a little different."""
+def texts(count: int) -> list[bytes]:
+    """Return deployments, each a little different."""
     return [
         TEXT.format(index=index, port=10_000 + index, threads=1 + index % 16).encode()
-        for index in range(DEPLOYMENTS)
+        for index in range(count)
     ]
 
 
@@ -75,7 +79,7 @@ def read_with_c_loader(files: list[bytes]) -> None:
         yaml.load(content, Loader=yaml.CSafeLoader)
 
 
-def parse_and_resolve(files: list[bytes]) -> int:
+def resolved(files: list[bytes]) -> Iterator[Deployment]:
     """Read, check and resolve all of them against the shipped profiles."""
     shipped = load_library().sources
     written = (
@@ -83,8 +87,15 @@ def parse_and_resolve(files: list[bytes]) -> int:
         for index, content in enumerate(files)
     )
     library = ProfileLibrary([*written, *shipped])
+    for index in range(len(files)):
+        yield resolve_deployment(library, f"chat-{index}")
+
+
+def compile_all(files: list[bytes]) -> int:
+    """Do that and compile them for their engine's build; return how many launches there are."""
+    build = build_facts("ik_llama.cpp", None)
     return sum(
-        len(resolve_deployment(library, f"chat-{index}").settings) for index in range(len(files))
+        len(compile_deployment(each, hosts={}, model=None, build=build)) for each in resolved(files)
     )
 
 
@@ -104,18 +115,22 @@ def medians(parts: Mapping[str, Callable[[], object]], rounds: int) -> dict[str,
     return {name: statistics.median(times) for name, times in taken.items()}
 
 
-def profiles_ratio(rounds: int = ROUNDS) -> float:
-    """Return how many times the C loader's time parsing and resolving takes."""
-    files = texts()
+def profile_ratios(count: int = DEPLOYMENTS, rounds: int = ROUNDS) -> dict[str, float]:
+    """Return how many times the C loader's time resolving and compiling take."""
+    files = texts(count)
     found = medians(
-        {"read": lambda: read_with_c_loader(files), "resolve": lambda: parse_and_resolve(files)},
+        {
+            "read": lambda: read_with_c_loader(files),
+            "parse and resolve": lambda: list(resolved(files)),
+            "parse, resolve and compile": lambda: compile_all(files),
+        },
         rounds,
     )
-    return found["resolve"] / found["read"]
+    return {name: took / found["read"] for name, took in found.items() if name != "read"}
 
 
 def command_ratios(rounds: int = COMMAND_ROUNDS) -> dict[str, float]:
-    """Return `--help` and `show` against a bare two-command typer program."""
+    """Return `--help`, `show` and `compile` against a bare two-command typer program."""
     with TemporaryDirectory() as folder:
         bare = Path(folder) / "bare.py"
         bare.write_text(BARE)
@@ -129,18 +144,21 @@ def command_ratios(rounds: int = COMMAND_ROUNDS) -> dict[str, float]:
                 "fleet --help": run("-m", "fleet", "--help"),
                 "bare one": run(str(bare), "one"),
                 "fleet show": run("-m", "fleet", "show", "deepseek-epyc", "--json"),
+                "fleet compile": run("-m", "fleet", "compile", "deepseek-epyc", "--json"),
             },
             rounds,
         )
     return {
         "fleet --help / bare --help": found["fleet --help"] / found["bare --help"],
         "fleet show / bare no-op": found["fleet show"] / found["bare one"],
+        "fleet compile / bare no-op": found["fleet compile"] / found["bare one"],
     }
 
 
 def main() -> None:
     """Print the ratios."""
-    print(f"parse and resolve {DEPLOYMENTS} / C loader: {profiles_ratio():.2f}")
+    for name, ratio in profile_ratios().items():
+        print(f"{name} {DEPLOYMENTS} deployments / C loader: {ratio:.2f}")
     for name, ratio in command_ratios().items():
         print(f"{name}: {ratio:.2f}")
 
