@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 _METHOD = (
     "Each time is a mean over its own observations; times of different populations are not added.",
-    "A counter that fell is a restart: what it counts since then is added, what it counted after "
-    "the last look before is lost.",
+    "A counter that fell is a restart: it counts on from 0, the end of what was before is lost.",
     "Requests of unknown reuse are counted apart and are in no reuse figure.",
     "Percentiles lie straight within the bucket of a histogram.",
 )
