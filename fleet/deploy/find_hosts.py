@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 # podman's client takes as long to import as all the rest: only who uses it waits for it
 _PODMAN = "fleet.deploy.podman_host"
+_ANSIBLE = "fleet.deploy.ansible_host"
 
 
 def local_host(runtime: RuntimeName, rim: Rim, *, trial: bool = False) -> ServerHost:
@@ -28,4 +29,7 @@ def local_host(runtime: RuntimeName, rim: Rim, *, trial: bool = False) -> Server
     if runtime == "podman":
         connect = importlib.import_module(_PODMAN).podman_host
         return cast("Callable[..., ServerHost]", connect)(rim, trial=trial)
+    if runtime == "ansible":
+        group = importlib.import_module(_ANSIBLE).recorded_group
+        return cast("Callable[..., ServerHost]", group)(rim)
     raise UserError(f"the runtime `{runtime}` is not on this machine", where=runtime)

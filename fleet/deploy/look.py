@@ -67,8 +67,8 @@ def look(name: str, rim: Rim, *, prepared: Prepared | None = None) -> tuple[Seen
     up = record is not None and record.wanted == "up"
     seen = [_seen(server, wanted, prepared, rim, up=up) for server in running]
     if up and made is not None:
-        there = {server.server for server in running}
-        gone = [launch for launch in made.launches if launch.server not in there]
+        there = {(server.host, server.server) for server in running}
+        gone = [each for each in made.launches if (each.host, each.server) not in there]
         seen += [
             Seen(server=_stopped(launch, made), health="unknown", tuned=_tuned(prepared))
             for launch in gone
@@ -96,7 +96,7 @@ def last_server(name: str, rim: Rim) -> tuple[ServerHost, RunningServer]:
 def client_of(server: RunningServer, rim: Rim) -> ServerClient:
     """Return a client for a server of fleet's, with its key if it has one."""
     key = read_key(rim.folders, server.deployment)
-    return ServerClient(url=server.url or "", http=rim.http, api_key=key)
+    return ServerClient(url=server.asked_at or "", http=rim.http, api_key=key)
 
 
 def _seen(
@@ -107,7 +107,8 @@ def _seen(
     *,
     up: bool,
 ) -> Seen:
-    launch = next((each for each in wanted if each.server == server.server), None)
+    place = (server.host, server.server)
+    launch = next((each for each in wanted if (each.host, each.server) == place), None)
     return Seen(
         server=server,
         health=_health(server, rim),
@@ -118,9 +119,11 @@ def _seen(
 
 
 def _health(server: RunningServer, rim: Rim) -> HealthState:
-    if server.state not in {"running", "starting"} or server.url is None:
+    if server.state not in {"running", "starting"} or server.asked_at is None:
         return "unknown"
-    said = ServerClient(url=server.url, http=rim.http).health()
+    if server.role != "server":
+        return "ready" if server.state == "running" else "unknown"
+    said = ServerClient(url=server.asked_at, http=rim.http).health()
     return "unhealthy" if said == "unreachable" else said
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from fleet.facts.build_facts import BuildFacts
     from fleet.facts.host_facts import HostFacts
     from fleet.profiles.kinds import Deployment, RuntimeName
+
+# by name: only deployments on other hosts need SSH and all that goes with it
+_HOSTS = "fleet.deploy.prepare_hosts"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,6 +56,11 @@ def prepare(
 
     Raises `UserError`, `CannotExpress`, `OutsideError`.
     """
+    if runtime == "ansible":
+        away: Prepared = importlib.import_module(_HOSTS).prepared_on_hosts(
+            deployment, rim=rim, progress=progress
+        )
+        return away
     host = probe_host(rim.commands, LOCAL, models_dir=str(rim.folders.cache.parent))
     model = (
         find_model(deployment.model, rim)

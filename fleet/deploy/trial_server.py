@@ -119,7 +119,7 @@ def trial_server(
     model_bytes = prepared.model.size if prepared.model else 0
     server = host.start(launch, generation=0)
     try:
-        client = ServerClient(url=server.url or "", http=rim.http)
+        client = ServerClient(url=server.asked_at or "", http=rim.http)
         ready = await_ready(
             launch, server, host=host, client=client, clock=rim.clock, progress=progress,
             bound_s=load_bound(model_bytes, prepared.host.disk_bandwidth),

@@ -160,6 +160,7 @@ def _failure(host: str, task: str, result: Mapping[str, Any]) -> FleetError:
             return OutsideError(
                 f"`{task}` failed: {message}", where=host, fix=fix.format(host=host)
             )
+    texts = [text.removeprefix("Task failed: ") for text in texts]
     lines = [
         line for text in texts if text.strip() for line in text.strip().splitlines()[-LAST_LINES:]
     ]
@@ -184,9 +185,11 @@ def _inventory(run: PlaybookRun) -> dict[str, Any]:
 
 def _environment(run: PlaybookRun, session: SshSession, folder: Path) -> dict[str, str]:
     options = [word for option in session.options() for word in ("-o", option)]
+    empty = folder / "empty.cfg"
+    empty.touch()
     return {
         "PATH": f"{BESIDE_PYTHON}{os.pathsep}{os.environ.get('PATH', '')}",
-        "ANSIBLE_SSH_ARGS": shlex.join(option for option in options),
+        "ANSIBLE_SSH_ARGS": shlex.join(options),
         "ANSIBLE_SSH_CONTROL_PATH": session.control_path,
         "ANSIBLE_PIPELINING": "true",
         "ANSIBLE_FORKS": str(run.forks),
@@ -194,7 +197,7 @@ def _environment(run: PlaybookRun, session: SshSession, folder: Path) -> dict[st
         "ANSIBLE_GATHERING": "explicit",
         "ANSIBLE_RETRY_FILES_ENABLED": "false",
         # nothing of this machine's own configuration may change what a run does
-        "ANSIBLE_CONFIG": os.devnull,
+        "ANSIBLE_CONFIG": str(empty),
     }
 
 

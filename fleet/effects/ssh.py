@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from fleet.effects.commands import TIMED_OUT, CommandResult, LocalCommands
 from fleet.errors import FleetError, HostUnreachable, OutsideError
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 
 SSH_FAILED = 255
 CONNECT_S = 10
+BLOCK = 2**20
 # a dead peer is noticed after 3 * 5 s of silence
 ALIVE = ("ServerAliveInterval=5", "ServerAliveCountMax=3")
 
@@ -107,6 +110,7 @@ class SshSession:
     ask_first_use: Callable[[str, str], bool] | None = None
     note: Callable[[str], None] | None = None
     local: Commands = field(default_factory=LocalCommands)
+    _forwards: dict[tuple[str, str, int], int] = field(default_factory=dict, init=False)
 
     def __enter__(self) -> Self:
         """Make the folder of the control sockets: short, for their paths are limited."""
@@ -165,11 +169,15 @@ class SshSession:
 
         It lasts as long as the session. Raises `HostUnreachable`.
         """
+        known = self._forwards.get((target.name, address, port))
+        if known is not None:
+            return known
         self.commands(target).run(("true",))  # the shared connection must stand
         here = _free_port()
         there = f"[{address}]" if ":" in address else address
         words = self.words(target, "-O", "forward", "-L", f"127.0.0.1:{here}:{there}:{port}")
         self.local.run(words, timeout_s=CONNECT_S).checked()
+        self._forwards[target.name, address, port] = here
         return here
 
     def pin(self, target: SshTarget) -> None:
@@ -212,6 +220,41 @@ class SshCommands:
         return CommandResult(
             argv=tuple(argv), code=done.code, stdout=done.stdout, stderr=done.stderr
         )
+
+    def read_range(self, path: str, offset: int, size: int) -> bytes:
+        """Return up to `size` bytes of a file on the host from `offset`. Raises `OutsideError`."""
+        script = 'tail -c +"$2" "$1" | head -c "$3" | base64'
+        words = ("sh", "-c", script, "sh", path, str(offset + 1), str(size))
+        return base64.b64decode(self.run(words).checked().stdout)
+
+    def send(
+        self,
+        argv: Sequence[str],
+        source: IO[bytes],
+        *,
+        on_bytes: Callable[[int], None] | None = None,
+    ) -> CommandResult:
+        """Run `argv` with `source` as its input; `on_bytes` is told how much was sent.
+
+        Raises `HostUnreachable` when SSH itself fails.
+        """
+        words = (*self.session.words(self.target), "--", shlex.join(argv))
+        with tempfile.TemporaryFile() as said, subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT
+        ) as process:  # fmt: skip
+            sent = 0
+            with suppress(BrokenPipeError), process.stdin or source as sink:
+                while block := source.read(BLOCK):
+                    sink.write(block)
+                    sent += len(block)
+                    if on_bytes is not None:
+                        on_bytes(sent)
+            code = process.wait()
+            said.seek(0)
+            text = said.read().decode(errors="replace")
+        if code == SSH_FAILED:
+            raise unreachable(self.target, text, self.session.known_hosts)
+        return CommandResult(argv=tuple(argv), code=code, stdout=text, stderr=text)
 
     def stream(self, argv: Sequence[str]) -> Iterator[str]:
         """Yield the lines of a command's output until it ends or the caller stops."""
@@ -264,3 +307,14 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def ask_on_terminal() -> Callable[[str, str], bool] | None:
+    """Return the question about a new host key; None without a terminal, where it is pinned."""
+    return _ask if sys.stdin.isatty() and sys.stderr.isatty() else None
+
+
+def _ask(host: str, shown: str) -> bool:
+    sys.stderr.write(f"{host} is not known yet. Its keys are:\n{shown}\npin them? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

@@ -32,6 +32,13 @@ class RunningServer:
     exit_code: int | None = None
     started_at: float | None = None  # seconds since the epoch
     log_path: str | None = None
+    role: str = "server"  # a worker answers no HTTP
+    tunnel: str | None = None  # where this process asks it, when that is not `url`
+
+    @property
+    def asked_at(self) -> str | None:
+        """The URL that this process can use: the tunnel's to another host, else its own."""
+        return self.tunnel or self.url
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,465 @@
+"""The order in which a deployment comes up on other hosts: look, bring, roll out in batches."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from fleet.deploy.ansible_host import group_of
+from fleet.deploy.api_keys import ensure_key, read_key
+from fleet.deploy.await_ready import Ready, await_ready, check_alive, load_bound, verify
+from fleet.deploy.bring_up import BroughtUp, UpOptions
+from fleet.deploy.distribute_image import bring_image, image_missing
+from fleet.deploy.distribute_model import bring_model, copies_of, missing_on
+from fleet.deploy.generations import (
+    Generation,
+    Record,
+    deployment_folder,
+    read_generations,
+    read_record,
+    write_generation,
+    write_record,
+)
+from fleet.deploy.plan_changes import LIVE, Change, plan_changes
+from fleet.deploy.prepare_hosts import prepare_hosts, wanted_hosts
+from fleet.deploy.prime import prime
+from fleet.deploy.rollout import batches, start_order, who_runs_what
+from fleet.deploy.ssh_hosts import remember_targets, remembered_targets, target_of
+from fleet.effects.files import read_text
+from fleet.effects.lock import held
+from fleet.effects.ssh import on_each
+from fleet.errors import EngineFailed, FleetError, HostUnreachable, NotAsWanted, UserError
+from fleet.observe.server_client import ServerClient
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
+
+    from fleet.compiler.launch_config import LaunchConfig
+    from fleet.deploy.ansible_host import HostGroup
+    from fleet.deploy.bring_up import Progress
+    from fleet.deploy.prepare_hosts import PreparedHosts
+    from fleet.deploy.prime import PrimeReport
+    from fleet.deploy.rim import Rim
+    from fleet.observe.observation import RunningServer
+    from fleet.profiles.kinds import Deployment
+
+SHARED = frozenset({"rpc", "tensor-parallel"})  # topologies whose hosts change together
+LISTENS_S = 60.0
+LISTENS = "exec 3<>/dev/tcp/$0/$1"
+
+
+def bring_up_on_hosts(
+    deployment: Deployment, *, rim: Rim, options: UpOptions, progress: Progress
+) -> BroughtUp:
+    """Make `deployment` run on its hosts; changes nothing where it does already.
+
+    Hosts that do not answer are left for the next `up` and named at the end.
+    Raises as `bring_up` does; the error says which hosts run what.
+    """
+    began = rim.clock.monotonic()
+    deployment = wanted_hosts(deployment, options.hosts)
+    if not deployment.hosts:
+        fix = "name them in the deployment's `hosts`"
+        raise UserError("the runtime `ansible` needs hosts", where=deployment.name, fix=fix)
+    group = _group(deployment, rim, options, progress)
+    with _lock(deployment.name, rim, options, progress):
+        prepared = prepare_hosts(
+            deployment, group, rim=rim, progress=progress, here_only=options.dry_run
+        )
+        changes = _plan(prepared)
+        work = HostWork(
+            rim=rim, progress=progress,
+            group=replace(group, facts={n: s.facts for n, s in prepared.sights.items()}),
+            deployment=prepared.deployment,
+        )  # fmt: skip
+        ready: tuple[Ready, ...] = ()
+        if not options.dry_run:
+            _refuse_unless_whole(prepared)
+            _ask(changes, options)
+            ready = _converge(prepared, changes, work, options)
+    return BroughtUp(
+        deployment=deployment.name,
+        servers=tuple(each for each in group.running() if each.deployment == deployment.name),
+        changes=changes,
+        seconds=rim.clock.monotonic() - began,
+        ready=ready,
+        primed=tuple(work.primed),
+        tuned=prepared.deployment.tuned.name if prepared.deployment.tuned else None,
+    )
+
+
+def start_generation_on_hosts(
+    name: str, made: Generation, *, rim: Rim, progress: Progress
+) -> tuple[Ready, ...]:
+    """Run an earlier generation on its hosts again, in place of what runs; the caller asked."""
+    options = UpOptions()
+    group = group_of(remembered_targets(rim.folders, name), rim, progress=progress)
+    with _lock(name, rim, options, progress):
+        running = {(each.host, each.server): each for each in group.running()}
+        changes = tuple(
+            Change(
+                host=launch.host, server=launch.server, action="replace", why="asked for",
+                old=running.get((launch.host, launch.server)), new=launch,
+            )
+            for launch in made.launches
+        )  # fmt: skip
+        work = HostWork(rim=rim, progress=progress, group=group)
+        ready = work.roll_out(changes, made, batch="1")
+        _record(name, made.number, rim, made.launches)
+    return ready
+
+
+def take_down_on_hosts(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer, ...]:
+    """End the deployment's servers on all its hosts at once; return what was ended.
+
+    Raises `HostUnreachable` for a host that does not answer, after the others are done.
+    """
+    group = group_of(remembered_targets(rim.folders, name), rim, progress=progress)
+    with _lock(name, rim, UpOptions(), progress):
+        record = read_record(rim.folders, name)
+        if record is not None:
+            write_record(rim.folders, replace(record, wanted="down", at=_now(rim)))
+        mine = tuple(each for each in group.running() if each.deployment == name)
+        ended = tuple(each for each in mine if each.state != "unknown")
+        # a head before its workers: it would fail, loudly, without them
+        for wave in reversed(_waves(ended)):
+            group.stop_all(wave)
+        left = sorted({each.host for each in mine if each.state == "unknown"})
+    if left:
+        fix = f"`fleet down {name}` again when it answers"
+        raise HostUnreachable("no answer; its servers may still run", where=left[0], fix=fix)
+    return ended
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostWork:
+    """One deployment's work on its hosts."""
+
+    rim: Rim
+    progress: Progress
+    group: HostGroup
+    deployment: Deployment | None = None
+    bound_s: float = field(default_factory=lambda: load_bound(0, None))
+    primed: list[PrimeReport] = field(default_factory=list)
+
+    def client(self, server: RunningServer, launch: LaunchConfig) -> ServerClient:
+        """Return a client that reaches the server through SSH, with the deployment's key."""
+        key = read_key(self.rim.folders, launch.deployment) if launch.secrets else None
+        url = self.group.reach(server).tunnel or ""
+        return ServerClient(url=url, http=self.rim.http, api_key=key)
+
+    def roll_out(
+        self, changes: Sequence[Change], made: Generation, *, batch: str
+    ) -> tuple[Ready, ...]:
+        """Apply the changes in batches of hosts; the first batch that fails is put back."""
+        hosts = list(dict.fromkeys(change.host for change in changes))
+        ready: list[Ready] = []
+        done: list[str] = []
+        for number, chosen in enumerate(batches(hosts, batch), start=1):
+            mine = [change for change in changes if change.host in chosen]
+            self.progress(f"batch {number}: {', '.join(chosen)}")
+            try:
+                # `start` puts a new server in the place of an old one of the same name
+                self._end([c.old for c in mine if c.old is not None and c.new is None])
+                ready += self.start([c.new for c in mine if c.new is not None], made.number)
+            except (FleetError, KeyboardInterrupt) as error:
+                self._put_back(mine, made, error, done=done, left=hosts[len(done) + len(chosen) :])
+                raise
+            done += chosen
+        return tuple(ready)
+
+    def start(self, launches: Sequence[LaunchConfig], generation: int) -> list[Ready]:
+        """Start launches, those that others depend on first; return when all are ready."""
+        ready: list[Ready] = []
+        for wave in start_order(launches):
+            for outcome in self.group.start_all(wave, generation=generation).values():
+                if outcome.error is not None:
+                    raise outcome.error
+            ready += self._await(wave)
+        return ready
+
+    def look_at(self, change: Change) -> Ready | None:
+        """Make sure that a kept server is ready; an interrupted `up` may have left it loading."""
+        launch, server = change.new, change.old
+        if launch is None or server is None or launch.role != "server":
+            return None
+        client = self.client(server, launch)
+        if client.health() == "ready":
+            context = verify(launch, server, self.group.only(launch.host), client)
+            return Ready(load_s=0.0, context=context, first_request=None)
+        return self._await_server(launch)
+
+    def _await(self, wave: Sequence[LaunchConfig]) -> list[Ready]:
+        answers = on_each(wave, self._await_one, forks=self.group.forks)
+        for answer in answers.values():
+            if isinstance(answer, FleetError):
+                raise answer
+        return [answer for answer in answers.values() if isinstance(answer, Ready)]
+
+    def _await_one(self, launch: LaunchConfig) -> Ready | None:
+        if launch.role == "server":
+            return self._await_server(launch)
+        server, host = self._server(launch), self.group.only(launch.host)
+        until = self.rim.clock.monotonic() + LISTENS_S
+        while launch.role == "rpc-worker" and not self._listens(launch):
+            check_alive(launch, server, host)
+            if self.rim.clock.monotonic() > until:
+                message = f"does not listen on {launch.bind}:{launch.port}"
+                raise EngineFailed(message, where=f"{launch.server} on {launch.host}")
+            self.rim.clock.sleep(0.1)
+        check_alive(launch, server, host)
+        return None
+
+    def _await_server(self, launch: LaunchConfig) -> Ready:
+        server = self._server(launch)
+        client = self.client(server, launch)
+        ready = await_ready(
+            launch, server, host=self.group.only(launch.host), client=client,
+            clock=self.rim.clock, progress=self.progress, bound_s=self.bound_s,
+        )  # fmt: skip
+        prefix = self.deployment.shared_prefix if self.deployment else None
+        if prefix is not None:
+            self.progress(f"{launch.host}: priming the shared prefix")
+            self.primed.append(prime(prefix, client, read_text=read_text))
+        return ready
+
+    def _listens(self, launch: LaunchConfig) -> bool:
+        words = ("timeout", "2", "bash", "-c", LISTENS, launch.bind, str(launch.port))
+        return self.group.commands(launch.host).run(words).ok
+
+    def _server(self, launch: LaunchConfig) -> RunningServer:
+        for each in self.group.only(launch.host).running():
+            if (each.deployment, each.server) == (launch.deployment, launch.server):
+                return each
+        message = "it was removed as soon as it was started"
+        raise EngineFailed(message, where=f"{launch.deployment}/{launch.server} on {launch.host}")
+
+    def _end(self, servers: Sequence[RunningServer]) -> None:
+        for wave in reversed(_waves(servers)):
+            self.group.stop_all(wave)
+
+    def _put_back(
+        self,
+        changes: Sequence[Change],
+        made: Generation,
+        error: BaseException,
+        *,
+        done: Sequence[str],
+        left: Sequence[str],
+    ) -> None:
+        """End what was started in this batch and start again what served before."""
+        name = made.launches[0].deployment
+        touched = sorted({change.host for change in changes})
+        restored: list[str] = []
+        for host in touched:
+            try:
+                restored += self._put_back_host(name, host, changes)
+            except FleetError as again:
+                self.progress(f"{host}: could not be put back: {again}")
+        if isinstance(error, FleetError):
+            told = who_runs_what(done, restored, left)
+            error.message += f" ({told})" if told else ""
+
+    def _put_back_host(self, name: str, host: str, changes: Sequence[Change]) -> list[str]:
+        only = self.group.only(host)
+        for server in only.running():
+            if server.deployment == name and server.state != "unknown":
+                only.stop(server)
+        served = [
+            change.old
+            for change in changes
+            if change.host == host and change.old is not None and change.old.state in LIVE
+        ]
+        before = [
+            (each.number, launch)
+            for old in served
+            for each in read_generations(self.rim.folders, name)
+            for launch in each.launches
+            if each.number == old.generation and (launch.host, launch.server) == (host, old.server)
+        ]
+        for number, launch in before:
+            self.progress(f"{host}: putting generation {number} back")
+            self.start([launch], number)
+        return [host] if before else []
+
+
+def _converge(
+    prepared: PreparedHosts, changes: Sequence[Change], work: HostWork, options: UpOptions
+) -> tuple[Ready, ...]:
+    """Bring what is missing, roll out, record; hosts that did not answer are named last."""
+    name, folders = prepared.deployment.name, work.rim.folders
+    remember_targets(folders, name, [target_of(host) for host in prepared.deployment.hosts])
+    moved = [change for change in changes if change.action != "keep"]
+    kept = [change for change in changes if change.action == "keep"]
+    looked = on_each(kept, work.look_at, forks=work.group.forks)
+    for answer in looked.values():
+        if isinstance(answer, FleetError):
+            raise answer
+    ready = tuple(answer for answer in looked.values() if isinstance(answer, Ready))
+    made = _generation(prepared, changes, work)
+    if moved:
+        _bring(prepared, moved, work)
+        if any(launch.secrets for launch in made.launches):
+            ensure_key(folders, name)
+        ready += _recorded_roll_out(prepared, moved, made, work, options)
+    write_generation(folders, name, replace(made, ready=True))
+    _record(name, made.number, work.rim, made.launches, options)
+    if prepared.silent:
+        host, error = next(iter(prepared.silent.items()))
+        rest = ", ".join(prepared.sights)
+        error.message += f" (the others are as wanted: {rest})"
+        error.where = host
+        raise error
+    return ready
+
+
+def _recorded_roll_out(
+    prepared: PreparedHosts,
+    moved: Sequence[Change],
+    made: Generation,
+    work: HostWork,
+    options: UpOptions,
+) -> tuple[Ready, ...]:
+    """Write down what is wanted before it is begun, so that `down` finds what a kill left."""
+    name, folders = prepared.deployment.name, work.rim.folders
+    before = read_record(folders, name)
+    write_generation(folders, name, made)
+    _record(name, made.number, work.rim, made.launches, options)
+    try:
+        return work.roll_out(moved, made, batch=_batch(prepared))
+    except FleetError:
+        if before is not None:
+            write_record(folders, before)
+        raise
+
+
+def _plan(prepared: PreparedHosts) -> tuple[Change, ...]:
+    """Return the changes; hosts that share one model change together or not at all."""
+    name = prepared.deployment.name
+    wanted = [launch for launch in prepared.launches if launch.host in prepared.sights]
+    running = [
+        server
+        for sight in prepared.sights.values()
+        for server in sight.servers
+        if server.deployment == name
+    ]
+    changes = plan_changes(wanted, running)
+    shared = prepared.deployment.topology in SHARED
+    if not shared or all(change.action == "keep" for change in changes):
+        return changes
+    return tuple(
+        replace(change, action="replace", why="its partner changes")
+        if change.action == "keep"
+        else change
+        for change in changes
+    )
+
+
+def _bring(prepared: PreparedHosts, changes: Sequence[Change], work: HostWork) -> None:
+    """Copy model and image to every host that starts something and lacks them, at once."""
+    launches = {change.host: change.new for change in changes if change.new is not None}
+    copies = None
+    if prepared.model is not None:
+        copies = copies_of(prepared.model.files, rim=work.rim, progress=work.progress)
+
+    def bring(host: str) -> None:
+        sight, launch, commands = prepared.sights[host], launches[host], work.group.commands(host)
+        if copies and launch.model_path and missing_on(sight, copies):
+            bring_model(commands, sight, copies, progress=work.progress)
+        if launch.image and image_missing(sight, launch.image):
+            bring_image(commands, sight, launch.image, rim=work.rim, progress=work.progress)
+
+    for answer in on_each(launches, bring, forks=work.group.forks).values():
+        if isinstance(answer, FleetError):
+            raise answer
+
+
+def _refuse_unless_whole(prepared: PreparedHosts) -> None:
+    """Raise the error of a silent host when the model needs all of its hosts."""
+    if prepared.silent and prepared.deployment.topology in SHARED:
+        raise next(iter(prepared.silent.values()))
+
+
+def _generation(prepared: PreparedHosts, changes: Sequence[Change], work: HostWork) -> Generation:
+    """Return the generation that runs when nothing moves, else the next one."""
+    name = prepared.deployment.name
+    kept = read_generations(work.rim.folders, name)
+    used = [each.number for each in kept]
+    used += [change.old.generation for change in changes if change.old is not None]
+    digests = {launch.digest for launch in prepared.launches}
+    same = [each for each in kept if {launch.digest for launch in each.launches} == digests]
+    number = same[-1].number if same else max(used, default=0) + 1
+    tuned = prepared.deployment.tuned
+    return Generation(
+        number=number, at=_now(work.rim), runtime="ansible", launches=prepared.launches,
+        tuned=tuned.name if tuned else None,
+    )  # fmt: skip
+
+
+def _batch(prepared: PreparedHosts) -> str:
+    return "100%" if prepared.deployment.topology in SHARED else prepared.deployment.batch
+
+
+def _waves(servers: Sequence[RunningServer]) -> list[tuple[RunningServer, ...]]:
+    """Return servers in waves of at most one a host, workers before heads."""
+    waves: list[list[RunningServer]] = []
+    for server in sorted(servers, key=lambda each: each.server in {"head", "server"}):
+        free = next((w for w in waves if all(each.host != server.host for each in w)), None)
+        if free is None:
+            waves.append([server])
+        else:
+            free.append(server)
+    return [tuple(wave) for wave in waves]
+
+
+def _record(
+    name: str,
+    generation: int,
+    rim: Rim,
+    launches: Sequence[LaunchConfig],
+    options: UpOptions | None = None,
+) -> None:
+    before = read_record(rim.folders, name)
+    origin = options.origin if options else before.origin if before else None
+    hosts = tuple(dict.fromkeys(launch.host for launch in launches))
+    write_record(
+        rim.folders,
+        Record(
+            deployment=name, wanted="up", runtime="ansible", generation=generation,
+            at=_now(rim), origin=origin, hosts=hosts,
+        ),
+    )  # fmt: skip
+
+
+def _group(deployment: Deployment, rim: Rim, options: UpOptions, progress: Progress) -> HostGroup:
+    """Return the deployment's hosts, and those that it was on before and has left."""
+    named = [target_of(host) for host in deployment.hosts]
+    names = {target.name for target in named}
+    left = [
+        target
+        for target in remembered_targets(rim.folders, deployment.name)
+        if target.name not in names and not options.hosts
+    ]
+    return group_of([*named, *left], rim, progress=progress, forks=options.forks)
+
+
+def _ask(changes: tuple[Change, ...], options: UpOptions) -> None:
+    disturbing = tuple(change for change in changes if change.disturbs)
+    if disturbing and not options.confirm(disturbing):
+        what = "; ".join(f"{e.action} {e.server} on {e.host}: {e.why}" for e in disturbing)
+        raise NotAsWanted(f"this would stop serving servers ({what})", fix="say `--yes` to do it")
+
+
+def _lock(
+    name: str, rim: Rim, options: UpOptions, progress: Progress
+) -> AbstractContextManager[None]:
+    if options.dry_run:
+        return nullcontext()
+    path = deployment_folder(rim.folders, name) / "lock"
+    return held(path, wait_s=options.lock_wait_s, on_wait=progress)
+
+
+def _now(rim: Rim) -> str:
+    return rim.clock.now().isoformat()

@@ -1,0 +1,107 @@
+"""One SSH call a host tells all that `up` must know: facts, home, images, models, servers."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fleet.deploy.host_container import LIST_SCRIPT, servers_of
+from fleet.errors import OutsideError
+from fleet.observe.parse_probe import parse_probe
+from fleet.observe.probe_host import PROBE_TIMEOUT_S, SCRIPT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fleet.effects.ssh import SshCommands
+    from fleet.facts.host_facts import HostFacts
+    from fleet.observe.observation import RunningServer
+
+END = "say end\n"
+MORE = r"""
+say home; echo "$HOME"
+say images; has podman && podman images --format '{{.Repository}}:{{.Tag}}' 2>/dev/null
+say models
+for f in $fleet_files; do [ -f "$fleet_dir/$f" ] && echo "$(stat -Lc '%s %Y' "$fleet_dir/$f") $fleet_dir/$f"; done
+for f in $fleet_files; do [ -f "$fleet_dir/$f.sha256" ] && echo "stamp $(cat "$fleet_dir/$f.sha256") $fleet_dir/$f"; done
+say folder; echo "$fleet_dir"
+say containers
+"""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HostSight:
+    """A host as it was a moment ago.
+
+    `folder` is where the model's files lie or would lie; `sizes` and `verified` are by path:
+    bytes, and the SHA-256 of files unchanged since it was computed.
+    """
+
+    name: str
+    facts: HostFacts
+    home: str
+    folder: str
+    images: frozenset[str]
+    sizes: Mapping[str, int]
+    verified: Mapping[str, str]
+    servers: tuple[RunningServer, ...]
+
+
+def look_at_host(
+    commands: SshCommands, name: str, *, folder: str | None = None, files: Sequence[str] = ()
+) -> HostSight:
+    """Return what the host says of itself; `folder` is absolute or below its cache folder.
+
+    Raises `HostUnreachable`, `OutsideError`.
+    """
+    result = commands.run(("sh", "-s"), stdin=_script(folder, files), timeout_s=PROBE_TIMEOUT_S)
+    if "@@ end" not in result.stdout:
+        said = result.stderr.strip().splitlines()[-1:] or [f"exit code {result.code}"]
+        raise OutsideError(f"cannot look at the host: {said[0]}", where=name)
+    part = _sections(result.stdout)
+    sizes, verified = _models(part.get("models", ""))
+    return HostSight(
+        name=name,
+        facts=replace(parse_probe(result.stdout, name=name), probed=True),
+        home=part["home"].strip(),
+        folder=part["folder"].strip(),
+        images=frozenset(part.get("images", "").split()),
+        sizes=sizes,
+        verified=verified,
+        servers=servers_of(part.get("containers", "").strip() or "[]", name),
+    )
+
+
+def _script(folder: str | None, files: Sequence[str]) -> str:
+    below = shlex.quote(folder or "models")
+    where = (
+        below
+        if folder and folder.startswith("/")
+        else f'"${{XDG_CACHE_HOME:-$HOME/.cache}}/fleet/"{below}'
+    )
+    settings = (
+        f"fleet_dir={where}\nfleet_files={shlex.quote(' '.join(files))}\nFLEET_MODELS=$HOME\n"
+    )
+    script = SCRIPT.removesuffix(END)
+    return f"{settings}{script}{MORE}{LIST_SCRIPT}\n{END}"
+
+
+def _models(text: str) -> tuple[dict[str, int], dict[str, str]]:
+    """Return sizes, and the digests whose stamp has the file's size and time."""
+    lines = [line.split(" ") for line in text.splitlines() if line]
+    seen = {" ".join(rest): (size, at) for size, at, *rest in lines if size != "stamp"}
+    stamps = {" ".join(line[4:]): line[1:4] for line in lines if line[0] == "stamp"}
+    verified = {
+        path: digest
+        for path, (size, at, digest) in ((p, s) for p, s in stamps.items() if len(s) == 3)  # noqa: PLR2004 - size, time, digest
+        if seen.get(path) == (size, at)
+    }
+    return {path: int(size) for path, (size, _) in seen.items()}, verified
+
+
+def _sections(text: str) -> dict[str, str]:
+    return {
+        name: content
+        for name, _, content in (part.partition("\n") for part in text.split("\n@@ ")[1:])
+    }

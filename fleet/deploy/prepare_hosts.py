@@ -1,0 +1,194 @@
+"""From a deployment on named hosts to launches: every host looked at once, then the compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fleet.compiler.compile_deployment import compile_deployment
+from fleet.deploy.ansible_host import group_of
+from fleet.deploy.look_at_host import HostSight, look_at_host
+from fleet.deploy.model_files import ModelOnDisk, ensure_model, find_model
+from fleet.deploy.prepare import engine_build
+from fleet.effects.ssh import on_each
+from fleet.errors import FleetError, UserError
+from fleet.facts.gguf_header import read_header
+from fleet.facts.model_from_gguf import model_facts_from_gguf
+from fleet.profiles.resolve_deployment import apply_tuned
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fleet.compiler.launch_config import LaunchConfig
+    from fleet.deploy.ansible_host import HostGroup
+    from fleet.deploy.bring_up import Progress
+    from fleet.deploy.rim import Rim
+    from fleet.effects.ssh import SshCommands
+    from fleet.facts.build_facts import BuildFacts
+    from fleet.facts.model_facts import ModelFacts
+    from fleet.profiles.kinds import Deployment
+
+HEADER_BLOCK = 4 * 2**20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PreparedHosts:
+    """A deployment compiled for its hosts. `silent` are those that did not answer, and why.
+
+    `model` is the copy on this machine, None when the hosts have their own or it is to be
+    fetched yet.
+    """
+
+    deployment: Deployment
+    launches: tuple[LaunchConfig, ...]
+    sights: Mapping[str, HostSight]
+    silent: Mapping[str, FleetError]
+    build: BuildFacts
+    model: ModelOnDisk | None
+
+
+def prepare_hosts(
+    deployment: Deployment, group: HostGroup, *, rim: Rim, progress: Progress, here_only: bool
+) -> PreparedHosts:
+    """Look at every host, find the model, compile. Raises `UserError`, `OutsideError`."""
+    progress(f"looking at {len(group.targets)} host(s)")
+    deployment = replace(deployment, runtime="ansible")
+    here = find_model(deployment.model, rim) if deployment.engine.engine != "vllm" else None
+    sights, silent = _look(deployment, group, here)
+    if not sights:
+        raise next(iter(silent.values()))
+    facts = here.facts if here else _facts_there(deployment, group, sights)
+    if facts is None and not here_only and deployment.engine.engine != "vllm":
+        here = ensure_model(deployment.model, rim=rim, progress=progress)
+        facts = here.facts
+        sights, silent = _look(deployment, group, here)
+    build = engine_build(deployment, rim)
+    first = next(iter(sights.values()))
+    if here is not None:
+        deployment = apply_tuned(
+            deployment, fingerprint=first.facts.fingerprint, build=build.name,
+            digest=here.digest,
+        )  # fmt: skip
+    return PreparedHosts(
+        deployment=deployment,
+        launches=compile_for_hosts(deployment, sights, here, facts, build),
+        sights=sights,
+        silent=silent,
+        build=build,
+        model=here,
+    )
+
+
+def prepared_on_hosts(deployment: Deployment, *, rim: Rim, progress: Progress) -> Prepared:
+    """Return what the profile says now for its hosts; fetches nothing, changes nothing."""
+    group = group_of([target_of(host) for host in deployment.hosts], rim)
+    made = prepare_hosts(deployment, group, rim=rim, progress=progress, here_only=True)
+    return Prepared(
+        deployment=made.deployment,
+        runtime="ansible",
+        launches=made.launches,
+        host=next(iter(made.sights.values())).facts,
+        build=made.build,
+        model=made.model,
+    )
+
+
+def compile_for_hosts(
+    deployment: Deployment,
+    sights: Mapping[str, HostSight],
+    here: ModelOnDisk | None,
+    facts: ModelFacts | None,
+    build: BuildFacts,
+) -> tuple[LaunchConfig, ...]:
+    """Compile once for each place where the model lies, and take each host's own launch."""
+    hosts = {name: sight.facts for name, sight in sights.items()}
+    named = {host.name for host in deployment.hosts}
+    paths = {
+        name: _path(deployment, sight, here) for name, sight in sights.items() if name in named
+    }
+    fallback = next(iter(paths.values()), None)
+    compiled = {
+        path: compile_deployment(deployment, hosts=hosts, model=facts, build=build, model_path=path)
+        for path in dict.fromkeys([*paths.values(), fallback])
+    }
+    order = next(iter(compiled.values()))
+    return tuple(
+        compiled[paths.get(launch.host, fallback)][index]
+        for index, launch in enumerate(order)
+    )  # fmt: skip
+
+
+def _look(
+    deployment: Deployment, group: HostGroup, here: ModelOnDisk | None
+) -> tuple[dict[str, HostSight], dict[str, FleetError]]:
+    folder, files = _where(deployment, here)
+    answers = on_each(
+        group.targets,
+        lambda host: look_at_host(group.commands(host), host, folder=folder, files=files),
+        forks=group.forks,
+    )
+    silent = {host: answer for host, answer in answers.items() if isinstance(answer, FleetError)}
+    for host, error in silent.items():
+        error.where = error.where or host
+    sights = {host: answer for host, answer in answers.items() if isinstance(answer, HostSight)}
+    return sights, silent
+
+
+def _where(deployment: Deployment, here: ModelOnDisk | None) -> tuple[str, tuple[str, ...]]:
+    """Return the model's folder on the hosts and its file names."""
+    model = deployment.model
+    if model.path and here is None:
+        folder, _, file = model.path.rpartition("/")
+        return folder, (file,)
+    below = f"{deployment.models_dir or 'models'}/{model.name}"
+    files = tuple(file.name for file in here.files) if here else tuple(f.name for f in model.files)
+    return below, files
+
+
+def _path(deployment: Deployment, sight: HostSight, here: ModelOnDisk | None) -> str:
+    _, files = _where(deployment, here)
+    if deployment.engine.engine == "vllm":
+        return sight.folder
+    if files:
+        return f"{sight.folder}/{files[0]}"
+    quant = deployment.model.quant
+    return f"{sight.folder}/{deployment.model.name}{f'-{quant}' if quant else ''}.gguf"
+
+
+def _facts_there(
+    deployment: Deployment, group: HostGroup, sights: Mapping[str, HostSight]
+) -> ModelFacts | None:
+    """Read the header on a host that has the whole model, where this machine has none."""
+    _, files = _where(deployment, None)
+    for name, sight in sights.items():
+        paths = [f"{sight.folder}/{file}" for file in files]
+        if paths and all(path in sight.sizes for path in paths):
+            commands = group.commands(name)
+            headers = [
+                read_header(_reader(commands, path), sight.sizes[path], name=f"{name}:{path}")
+                for path in paths
+            ]
+            return model_facts_from_gguf(headers, files=paths)
+    return None
+
+
+def _reader(commands: SshCommands, path: str) -> Callable[[int, int], bytes]:
+    def read(offset: int, size: int) -> bytes:
+        return commands.read_range(path, offset, size)
+
+    return read
+
+
+def wanted_hosts(deployment: Deployment, only: tuple[str, ...]) -> Deployment:
+    """Return the deployment on the hosts that `--hosts` names. Raises `UserError`."""
+    if not only:
+        return deployment
+    known = {host.name: host for host in deployment.hosts}
+    unknown = [name for name in only if name not in known]
+    if unknown:
+        fix = f"the deployment has: {', '.join(known) or 'none'}"
+        raise UserError(f"no host `{unknown[0]}`", where="--hosts", fix=fix)
+    if deployment.topology in {"rpc", "tensor-parallel"} and set(only) != set(known):
+        message = "its hosts share one model and change together"
+        raise UserError(message, where="--hosts", fix="leave `--hosts` out")
+    return replace(deployment, hosts=tuple(known[name] for name in only))
