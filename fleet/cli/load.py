@@ -51,6 +51,18 @@ def load_deployment(
     return _in_models_folder(found)
 
 
+def load_contained(
+    name: str, *, profiles: Iterable[str] = (), sets: Sequence[str] = ()
+) -> Deployment:
+    """Return the deployment as it runs in containers, where it has an engine for them."""
+    library = load_library(profiles)
+    found = load_deployment(name, sets=sets, library=library)
+    if found.hosts or found.engine.engine != "embedded":
+        return found
+    contained = load_deployment(name, sets=sets, runtime="podman", library=library)
+    return found if contained.engine.engine == "embedded" else contained
+
+
 def _absolute_model(word: str) -> str:
     """Return a `model=FILE` word with the file as the shell's folder makes it absolute."""
     key, _, value = word.partition("=")

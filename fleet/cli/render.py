@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleet.cli.compile import BuildChoice, compile_for
-from fleet.cli.load import load_deployment
+from fleet.cli.load import load_contained
 from fleet.cli.options import Json, Name, Profiles, Sets
 from fleet.cli.output import print_json
 from fleet.effects.files import write_atomically
@@ -36,7 +36,7 @@ def render(
     as_json: Json = False,
 ) -> None:
     """Write Containerfiles, units, inventories, runbooks."""
-    deployment = load_deployment(name, profiles=profiles or (), sets=sets or ())
+    deployment = load_contained(name, profiles=profiles or (), sets=sets or ())
     kinds = wanted_kinds(only)
     launches = compile_for(deployment, BuildChoice(build=build))
     artefacts = render_kinds(deployment, launches, kinds, strict=only is not None)
