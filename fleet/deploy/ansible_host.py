@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.deploy.api_keys import key_file
 from fleet.deploy.generations import read_generations, recorded
-from fleet.deploy.host_container import LIST_SCRIPT, restart_way, run_words, servers_of
+from fleet.deploy.host_container import LIST_SCRIPT, run_words, servers_of, unit_of
 from fleet.deploy.launch_record import launch_to_json
 from fleet.deploy.ssh_hosts import remembered_targets
 from fleet.effects.ansible import PlaybookRun, run_playbook
@@ -158,18 +158,22 @@ class HostGroup:
         return run_playbook(run, session=self.session, artefacts=artefacts, progress=self.progress)
 
     def _variables(self, launch: LaunchConfig, generation: int) -> dict[str, Any]:
-        secret = launch.secrets[0] if launch.secrets else None
-        way = restart_way(self.facts[launch.host]) if launch.host in self.facts else "policy"
+        facts = self.facts.get(launch.host)
+        unit = unit_of(launch, generation=generation, facts=facts) if facts else None
         content = {"generation": generation, "launch": launch_to_json(launch)}
         variables: dict[str, Any] = {
             "fleet_name": launch.container_name,
             "fleet_generation": generation,
             "fleet_launch": json.dumps(content, indent=1),
-            "fleet_run": list(run_words(launch, generation=generation, restart=way == "policy")),
-            "fleet_secret": secret.name if secret else "",
+            "fleet_run": list(run_words(launch, generation=generation, restart=unit is None)),
+            "fleet_secret": launch.secrets[0].name if launch.secrets else "",
             "fleet_key_file": str(key_file(self.folders, launch.deployment)),
             "fleet_keep": KEPT,
         }
+        if unit and facts:
+            path, text = unit
+            scope = "user" if facts.rootless else "system"
+            variables |= {"fleet_unit_path": path, "fleet_unit": text, "fleet_scope": scope}
         return variables
 
     def _removal(self, server: RunningServer) -> dict[str, Any]:

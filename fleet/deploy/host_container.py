@@ -14,6 +14,7 @@ from fleet.deploy.launch_record import launch_from_json, launch_to_json
 from fleet.errors import OutsideError
 from fleet.observe.observation import RunningServer
 from fleet.render.podman_line import podman_line
+from fleet.render.quadlet import quoted, render_quadlet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from fleet.observe.observation import State
 
 START = ("podman", "run", "--detach")
+START_MARGIN_S = 60
 STATES: Mapping[str, State] = {
     "running": "running",
     "paused": "running",
@@ -43,15 +45,27 @@ def run_words(launch: LaunchConfig, *, generation: int, restart: bool) -> tuple[
     `restart` is for hosts where no unit starts the container after a reboot.
     """
     words = podman_line(launch)
-    content = launch_to_json(replace(launch, warnings=()))
     more = [
-        f"--label=fleet.generation={generation}",
-        f"--label=fleet.launch={json.dumps(content, separators=(',', ':'))}",
+        *(f"--label={name}={value}" for name, value in _labels(launch, generation).items()),
         # of two `--restart` the last one holds
         *(["--restart=always"] if restart else []),
     ]
     at = words.index("--entrypoint")
     return (*words[len(START) : at], *more, *words[at:])
+
+
+def unit_of(launch: LaunchConfig, *, generation: int, facts: HostFacts) -> tuple[str, str] | None:
+    """Return where the unit goes and its text, None where nothing reads units."""
+    way = restart_way(facts)
+    if way == "policy":
+        return None
+    name = launch.container_name
+    if way == "quadlet":
+        folder = "~/.config/containers/systemd" if facts.rootless else "/etc/containers/systemd"
+        unit = render_quadlet((launch,), more_labels=_labels(launch, generation))[0].text
+        return f"{folder}/{name}.container", unit
+    folder = "~/.config/systemd/user" if facts.rootless else "/etc/systemd/system"
+    return f"{folder}/{name}.service", _plain_unit(launch, generation)
 
 
 def servers_of(inspected: str, host: str) -> tuple[RunningServer, ...]:
@@ -80,6 +94,51 @@ def changed_words(
         for name in dict.fromkeys([*want, *have])
         if want.get(name) != have.get(name)
     )
+
+
+def _labels(launch: LaunchConfig, generation: int) -> dict[str, str]:
+    content = launch_to_json(replace(launch, warnings=()))
+    return {
+        "fleet.generation": str(generation),
+        "fleet.launch": json.dumps(content, separators=(",", ":")),
+    }
+
+
+def _plain_unit(launch: LaunchConfig, generation: int) -> str:
+    """Return a service for systemd without Quadlet: podman in the foreground, named and removed."""
+    words = run_words(launch, generation=generation, restart=False)
+    kept = [word for word in _without_restart(words) if word != "--detach"]
+    start = " ".join(quoted(word) for word in ("/usr/bin/podman", "run", "--replace", *kept))
+    seconds = launch.health.start_period_s + START_MARGIN_S
+    return f"""\
+[Unit]
+Description={launch.server} of {launch.deployment}
+Wants=network-online.target
+After=network-online.target
+StartLimitIntervalSec=600
+StartLimitBurst=3
+
+[Service]
+ExecStart={start}
+ExecStop=/usr/bin/podman stop --ignore --time 2 {launch.container_name}
+Restart=on-failure
+RestartSec=10
+TimeoutStartSec={seconds:g}
+TimeoutStopSec=20
+
+[Install]
+WantedBy=multi-user.target default.target
+"""
+
+
+def _without_restart(words: Sequence[str]) -> Iterator[str]:
+    """Leave podman's own restart policy out: systemd restarts."""
+    rest = iter(words)
+    for word in rest:
+        if word == "--restart":
+            next(rest)
+        else:
+            yield word
 
 
 def _server(found: Mapping[str, Any], host: str) -> RunningServer:

@@ -23,8 +23,11 @@ MORE = r"""
 say home; echo "$HOME"
 say images; has podman && podman images --format '{{.Repository}}:{{.Tag}}' 2>/dev/null
 say models
-for f in $fleet_files; do [ -f "$fleet_dir/$f" ] && echo "$(stat -Lc '%s %Y' "$fleet_dir/$f") $fleet_dir/$f"; done
-for f in $fleet_files; do [ -f "$fleet_dir/$f.sha256" ] && echo "stamp $(cat "$fleet_dir/$f.sha256") $fleet_dir/$f"; done
+for f in $fleet_files; do
+  f=$fleet_dir/$f
+  [ -f "$f" ] && echo "$(stat -Lc '%s %Y' "$f") $f"
+  [ -f "$f.sha256" ] && echo "stamp $(cat "$f.sha256") $f"
+done
 say folder; echo "$fleet_dir"
 say containers
 """

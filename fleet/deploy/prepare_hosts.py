@@ -9,7 +9,8 @@ from fleet.compiler.compile_deployment import compile_deployment
 from fleet.deploy.ansible_host import group_of
 from fleet.deploy.look_at_host import HostSight, look_at_host
 from fleet.deploy.model_files import ModelOnDisk, ensure_model, find_model
-from fleet.deploy.prepare import engine_build
+from fleet.deploy.prepare import Prepared, engine_build
+from fleet.deploy.ssh_hosts import target_of
 from fleet.effects.ssh import on_each
 from fleet.errors import FleetError, UserError
 from fleet.facts.gguf_header import read_header

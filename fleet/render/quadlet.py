@@ -75,15 +75,15 @@ def _container_section(
     yield "Image", str(launch.image)
     yield "Pull", "missing"
     yield "PodmanArgs", f"--entrypoint {launch.program} --log-opt max-size={LOG_SIZE}"
-    yield "Exec", " ".join(_quoted(word) for word in launch.argv)
+    yield "Exec", " ".join(quoted(word) for word in launch.argv)
     for name, value in launch.env:
-        yield "Environment", _quoted(f"{name}={value}")
+        yield "Environment", quoted(f"{name}={value}")
     for name, value in {**labels(launch), **more_labels}.items():
-        yield "Label", _quoted(f"{name}={value}")
+        yield "Label", quoted(f"{name}={value}")
     yield from _confinement(launch)
     yield from _resources(launch)
     for mount in launch.mounts:
-        yield "Volume", _quoted(mount_word(mount))
+        yield "Volume", quoted(mount_word(mount))
     for secret in launch.secrets:
         yield "Secret", secret_word(secret)
     yield from _health(launch)
@@ -146,7 +146,7 @@ def _service_section(launch: LaunchConfig) -> Iterator[tuple[str, str]]:
     yield "TimeoutStopSec", "20"
 
 
-def _quoted(word: str) -> str:
+def quoted(word: str) -> str:
     """Return a word as systemd splits it, with its specifiers and variables made plain."""
     plain = word.replace("%", "%%").replace("$", "$$")
     if word and all(letter in _PLAIN for letter in word):
