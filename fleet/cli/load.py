@@ -45,7 +45,8 @@ def load_deployment(
     known = library or load_library(profiles)
     words = [_absolute_model(word) for word in sets]
     if is_model(name) and not known.has("deployment", name):
-        found = resolve_written(known, deployment_of(_absolute(name)), words, runtime=runtime)
+        written = deployment_of(_absolute(name), taken=lambda word: known.has("deployment", word))
+        found = resolve_written(known, written, words, runtime=runtime)
     else:
         found = resolve_deployment(known, name, sets=words, runtime=runtime)
     return _in_models_folder(found)

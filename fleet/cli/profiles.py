@@ -154,6 +154,10 @@ def _print_deployment(deployment: Deployment) -> None:
         ("engine", deployment.engine.name, deployment.engine.place),
         ("workload", workload, deployment.workload.place if deployment.workload else None),
         ("hosts", ", ".join(host.name for host in deployment.hosts) or "this machine", None),
+        *(
+            ("tuned", f"{tuned.name} for {tuned.build} on host {tuned.fingerprint}", tuned.place)
+            for tuned in deployment.tuned_candidates
+        ),
     ]
     print_table(("", "", ""), (row for row in rows if row[1]))
 

@@ -65,4 +65,9 @@ def _check(source: ProfileSource, library: ProfileLibrary) -> CheckedFile:
         return CheckedFile(file=source.file, problems=found)
     if isinstance(found, ExampleFile):
         return CheckedFile(file=source.file, problems=())
-    return CheckedFile(file=source.file, problems=tuple(broken_references(found, library)))
+    problems = [*broken_references(found, library)]
+    first = library.repeated.get(source.file)
+    if first is not None:
+        message = f"`{found.name}` is a {first.kind} of {first.file} too, which wins"
+        problems.append(Problem(line=found.place.line, path="name", message=message))
+    return CheckedFile(file=source.file, problems=tuple(problems))

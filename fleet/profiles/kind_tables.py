@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 FORMAT_VERSION = 1
-NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,126}"
 NAME_TEXT = Text(NAME, "a name (letters, digits, `.`, `_`, `-`)")
 
 _HEX_64 = Text(r"[0-9a-f]{64}", "a SHA-256 of 64 hex digits")

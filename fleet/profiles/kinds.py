@@ -31,14 +31,14 @@ RuntimeName = Literal["embedded", "podman", "ansible"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a value was written: the file as named and the line, from 1."""
+    """Where a value was written: the file as named and the line, from 1 (0: no line)."""
 
     file: str
     line: int
 
     def __str__(self) -> str:
         """`file:line`, as editors jump to it."""
-        return f"{self.file}:{self.line}"
+        return f"{self.file}:{self.line}" if self.line else self.file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

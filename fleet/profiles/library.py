@@ -71,10 +71,13 @@ class ProfileLibrary:
         """Take the sources, the user's before the shipped ones."""
         self.sources = tuple(sources)
         self._entries: dict[tuple[Kind, str], Entry] = {}
+        self.repeated: dict[str, Entry] = {}  # file -> the one of its folder that wins
         for source in self.sources:
             entry = _entry(source)
             if entry is not None:
-                self._entries.setdefault((entry.kind, entry.name), entry)
+                first = self._entries.setdefault((entry.kind, entry.name), entry)
+                if first is not entry and _folder(first.file) == _folder(entry.file):
+                    self.repeated[entry.file] = first
         self._parsed: dict[tuple[Kind, str], Profile] = {}
 
     def entries(self, kind: Kind | None = None) -> tuple[Entry, ...]:
@@ -130,6 +133,10 @@ class ProfileLibrary:
         if others:
             fix = f"`{name}` is a profile of kind {others[0]}; {fix}"
         return UserError(f"no {kind} is called `{name}`", where=where, fix=fix)
+
+
+def _folder(file: str) -> str:
+    return file.rpartition("/")[0]
 
 
 def _entry(source: ProfileSource) -> Entry | None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from fleet.errors import UserError
 from fleet.profiles.kinds import DeploymentProfile, ModelProfile, Place
+from fleet.profiles.rules import RESERVED
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 HUGGING_FACE = "hf:"
 _REPO = re.compile(r"hf:([\w.-]+/[\w.-]+?)(?::([\w.-]+))?")
@@ -37,11 +42,15 @@ def model_of(word: str) -> ModelProfile:
     return ModelProfile(name=name, place=place, repo=repo, quant=quant)
 
 
-def deployment_of(word: str) -> DeploymentProfile:
-    """Return a deployment of the model that `word` names, on this machine's own hardware."""
+def deployment_of(word: str, *, taken: Callable[[str], bool]) -> DeploymentProfile:
+    """Return a deployment of the model that `word` names, on this machine's own hardware.
+
+    It is called like the model; a name that is `taken` or reserved gets `-gguf` behind it.
+    """
     model = model_of(word)
+    free = model.name not in RESERVED and not taken(model.name)
     return DeploymentProfile(
-        name=model.name,
+        name=model.name if free else f"{model.name}-gguf",
         place=model.place,
         hardware="auto",
         model=word,

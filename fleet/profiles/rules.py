@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 Values = dict[str, Any]
-_RESERVED = ("report", "compare", "external")
+RESERVED = ("report", "compare", "external")
+_LONGEST_NAME = 63
 _SOURCES = ("repo", "package", "path")
 _SHARED = ("system", "file", "messages")
 
@@ -51,6 +52,10 @@ def _number_of(values: Values, keys: tuple[str, ...]) -> int:
 def _repeated_host(values: Values) -> bool:
     names = [host.name for host in values.get("hosts") or () if host]
     return len(set(names)) < len(names)
+
+
+def _long_name(values: Values) -> bool:
+    return len(values.get("name") or "") > _LONGEST_NAME
 
 
 def _pinned_twice(values: Values) -> bool:
@@ -96,9 +101,10 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {
     "deployment": (
         Rule(
             "name",
-            lambda values: values.get("name") in _RESERVED,
+            lambda values: values.get("name") in RESERVED,
             "is reserved for commands, choose another",
         ),
+        Rule("name", _long_name, f"is longer than {_LONGEST_NAME} characters"),
         Rule("hosts", _repeated_host, "names a host twice"),
         Rule("pinned", _pinned_twice, "repeats a setting of `settings`; one place is enough"),
         Rule("shared_prefix", _odd_prefix, "needs exactly one of `system`, `file`, `messages`"),

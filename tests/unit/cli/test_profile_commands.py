@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fleet.cli.main import main
+from fleet.tune.tuned_profile import Provenance, tuned_profile_yaml
 
 DEPLOYMENT = "kind: deployment\nversion: 1\nname: {name}\nhardware: auto\nmodel: gemma3-270m\nengine: embedded\n"  # noqa: E501
 
@@ -200,6 +201,32 @@ def test_validate_resolves_names_among_the_files_it_is_given(fleet: Fleet) -> No
 
     assert fleet("validate", fleet.write("d.yaml", text)).code == 3
     assert fleet("validate", "d.yaml", model).code == 0
+
+
+def test_two_files_of_one_folder_may_not_have_one_name(fleet: Fleet) -> None:
+    fleet.write("profiles/a.yaml", DEPLOYMENT.format(name="same"))
+    fleet.write("profiles/b.yaml", DEPLOYMENT.format(name="same"))
+
+    answer = fleet("validate", "--json")
+
+    wrong = [each for each in answer.json["files"] if not each["valid"]]
+    assert [each["file"] for each in wrong] == ["profiles/b.yaml"]
+    assert "profiles/a.yaml" in wrong[0]["errors"][0]["message"]
+
+
+def test_show_names_the_tuned_profiles_there_are(fleet: Fleet) -> None:
+    provenance = Provenance(
+        deployment="demo", metric="tg", fingerprint="0123456789012345", build="b11549",
+        model_digest="12e4", date="2026-10-10T12:00:00+00:00",
+    )  # fmt: skip
+    text = tuned_profile_yaml(
+        provenance, {"threads": 2, "flash_attention": "on", "draft_p_min": 0.5, "poll": None},
+        {"gain": 1.25, "kept": True},
+    )  # fmt: skip
+    fleet.write("config/fleet/profiles/tuned/demo-tg.yaml", text)
+
+    assert fleet("validate").code == 0
+    assert "demo-tg for b11549 on host 0123456789012345" in fleet("show", "demo").out
 
 
 def test_validate_without_files_checks_all_folders(fleet: Fleet) -> None:

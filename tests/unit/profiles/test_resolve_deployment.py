@@ -202,7 +202,7 @@ def test_a_flow_style_profile_is_found_too() -> None:
     ],
 )
 def test_a_deployment_is_named_after_its_model(word: str, name: str) -> None:
-    deployment = resolve_written(LIBRARY, deployment_of(word))
+    deployment = resolve_written(LIBRARY, deployment_of(word, taken=lambda _: False))
 
     assert is_model(word)
     assert deployment.name == name
@@ -213,4 +213,11 @@ def test_a_deployment_is_named_after_its_model(word: str, name: str) -> None:
 @pytest.mark.parametrize("word", ["hf:noslash", "hf:a/b:c:d", "hf:../../etc:x"])
 def test_refuses_a_malformed_repository(word: str) -> None:
     with pytest.raises(UserError, match="names no repository"):
-        deployment_of(word)
+        deployment_of(word, taken=lambda _: False)
+
+
+@pytest.mark.parametrize("word", ["report.gguf", "d.gguf"])
+def test_a_model_does_not_take_the_name_of_another_deployment_or_a_command(word: str) -> None:
+    written = deployment_of(word, taken=lambda name: LIBRARY.has("deployment", name))
+
+    assert written.name == word.replace(".gguf", "-gguf")
