@@ -120,7 +120,7 @@ def _drawings(summary: StudySummary, unit: str) -> list[Figure]:
             points(
                 "pareto", {"trials": both, "front": pareto_front(both)}, x="prompt, tok/s",
                 y="generation, tok/s", joined=("front",),
-                caption="Prompt and generation rate of each trial; nothing beats the front in both.",
+                caption="Prompt and generation rate of each trial; the front is unbeaten in both.",
             )
         )  # fmt: skip
     return made
