@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 READY_S = 120.0
 ANSWER_S = 120.0  # a busy machine is slow, not wrong
+# threads that wait without spinning: other work on the machine does not stall them
+PATIENT = {"OMP_WAIT_POLICY": "passive", "GOMP_SPINCOUNT": "0"}
 ALL_TYPES = ("f16", "f32", "bf16", "q8_0", "q4_0", "q5_1")
 # this wheel's kernels for quantized caches need instructions that not every CPU has
 PLAIN_TYPES = ("f16", "f32", "bf16")
@@ -115,7 +117,7 @@ def try_one(engine: Engine, settings: dict, model: Path, facts: ModelFacts) -> O
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
             [*engine.words, *launch.argv], stdout=log, stderr=log,
-            env={**os.environ, **dict(launch.env)},
+            env={**os.environ, **PATIENT, **dict(launch.env)},
         )  # fmt: skip
         try:
             wrong = look(process, launch, planned)
@@ -191,6 +193,8 @@ def run(engine: Engine, count: int, seed: int) -> Counter[str]:
         counts[outcome.kind] += 1
         if outcome.kind == "wrong":
             print(f"WRONG {engine.name} {name} {settings}\n{outcome.text}", flush=True)
+        if counts.total() % 100 == 0:
+            print(f"{engine.name}: {dict(counts)} so far", flush=True)
     print(f"{engine.name}: {dict(counts)}", flush=True)
     return counts
 

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Servers of `spark-pair-v4-flash` on `spark-a`
+set -eu
+
+podman run \
+  --detach \
+  --name fleet-spark-pair-v4-flash-head \
+  --restart on-failure:3 \
+  --stop-timeout 10 \
+  --user 1000:1000 \
+  --cap-drop all \
+  --security-opt no-new-privileges \
+  --read-only \
+  --mount type=tmpfs,destination=/tmp,tmpfs-size=256m \
+  --pids-limit 4096 \
+  --log-opt max-size=64mb \
+  --label fleet.deployment=spark-pair-v4-flash \
+  --label fleet.server=head \
+  --label fleet.digest=2edeeffa550fcad3 \
+  --label fleet.engine=vllm \
+  --label fleet.build=0.33.0 \
+  --network host \
+  --shm-size 17179869184b \
+  --ulimit memlock=-1:-1 \
+  --device nvidia.com/gpu=all \
+  --device /dev/infiniband \
+  --group-add keep-groups \
+  --volume /srv/fleet/models/deepseek-v4-flash-vllm:/models:ro,z \
+  --env GLOO_SOCKET_IFNAME=enp1s0f0np0 \
+  --env NCCL_SOCKET_IFNAME=enp1s0f0np0 \
+  --env TP_SOCKET_IFNAME=enp1s0f0np0 \
+  --health-cmd 'curl -fsS http://127.0.0.1:8080/health' \
+  --health-interval 10s \
+  --health-timeout 5s \
+  --health-start-period 2322s \
+  --health-retries 3 \
+  --entrypoint vllm localhost/fleet/vllm:0.33.0 serve /models \
+  --host 127.0.0.1 \
+  --port 8080 \
+  --served-model-name deepseek-v4-flash-vllm \
+  --max-model-len 32768 \
+  --tensor-parallel-size 2 \
+  --gpu-memory-utilization 0.85 \
+  --max-num-seqs 4 \
+  --enable-prefix-caching \
+  --enable-prompt-tokens-details \
+  --default-chat-template-kwargs '{"thinking": false, "enable_thinking": false}' \
+  --prefix-cache-retention-interval 1024 \
+  --distributed-executor-backend mp \
+  --nnodes 2 \
+  --node-rank 0 \
+  --master-addr 192.168.100.1 \
+  --master-port 29501
