@@ -14,7 +14,7 @@ _RENAMED = (9093, 9538)  # `rpc-server` before
 
 def rpc_worker_argv(address: str, port: int, threads: int) -> list[str]:
     """Return the arguments; the worker listens on the fabric address alone."""
-    return ["-H", address, "-p", str(port), "-t", str(threads), "-c"]
+    return ["--host", address, "--port", str(port), "-t", str(threads)]
 
 
 def rpc_program(build: BuildFacts) -> str:
