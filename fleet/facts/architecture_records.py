@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.errors import UserError
 from fleet.facts.layer_kinds import MLA_ARCHS, ROLLBACK_ARCHS
-from fleet.facts.model_facts import CacheLayers, ComputeFigures, ModelFacts, StateLayers, Weights
+from fleet.facts.model_facts import (
+    CacheLayers,
+    ComputeFigures,
+    ComputeTable,
+    ModelFacts,
+    StateLayers,
+    Weights,
+)
 from fleet.shipped_files import shipped_text
 
 if TYPE_CHECKING:
@@ -123,23 +130,29 @@ def _cache(row: Sequence[Any]) -> CacheLayers:
 def _compute(figures: Mapping[str, Any] | None) -> ComputeFigures | None:
     if not figures or not figures["base"]:
         return None
+    dense, cpu = figures.get("dense"), figures.get("cpu")
     return ComputeFigures(
         base=figures["base"],
         dequant=figures["dequant"],
-        cpu={_pair(key): mib for key, mib in figures["cpu"].items()},
-        table={_typed_pair(key): tuple(row) for key, row in figures.get("table", {}).items()},
-        table_contexts=tuple(figures.get("contexts", ())),
+        dense=(dense[0], dense[1]) if dense else None,
+        hole=figures.get("hole", 0),
+        tables={_table_key(key): _table(rows) for key, rows in figures.get("tables", {}).items()},
+        cpu=(tuple(cpu[0]), tuple(cpu[1])) if cpu else None,
     )
 
 
-def _pair(key: str) -> tuple[int, int]:
-    context, ubatch = key.split("/")
-    return int(context), int(ubatch)
+def _table_key(key: str) -> tuple[str, int]:
+    kind, sequences = key.split("/")
+    return kind, int(sequences)
 
 
-def _typed_pair(key: str) -> tuple[str, int]:
-    kind, ubatch = key.split("/ub") if "/ub" in key else key.split("/")
-    return kind, int(ubatch)
+def _table(rows: Sequence[Any]) -> ComputeTable:
+    contexts, ubatches, values = rows
+    return ComputeTable(
+        contexts=tuple(contexts),
+        ubatches=tuple(ubatches),
+        values=tuple(tuple(row) for row in values),
+    )
 
 
 def _quants(record: Mapping[str, Any]) -> dict[str, Weights]:

@@ -117,9 +117,8 @@ def cache(
     """Build one cache from the rows of its layers (one number: the same in all)."""
     rows_k = [k_rows if isinstance(k_rows, int) else k_rows[i] for i in layers]
     rows_v = [v_rows if isinstance(v_rows, int) else v_rows[i] for i in layers]
-    scope = (
-        "ratio" if ratio > 1 else "full" if not window else "swa_dsv4" if per_sequence else "swa"
-    )
+    sliding: CacheScope = "swa_dsv4" if per_sequence else "swa"
+    scope: CacheScope = "ratio" if ratio > 1 else sliding if window else "full"
     return CacheLayers(
         name=name,
         scope=scope,

@@ -79,19 +79,35 @@ class Weights:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ComputeTable:
+    """A peak that is no straight line: f32 values per token of a ubatch, masks left out.
+
+    `values` has a row for each of `ubatches`, a column for each of `contexts` (cells of one
+    stream); between them lines, in the context and in one over the ubatch.
+    """
+
+    contexts: tuple[int, ...]
+    ubatches: tuple[int, ...]
+    values: tuple[tuple[float, ...], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ComputeFigures:
-    """Measured coefficients of one architecture's compute buffer.
+    """Coefficients of one architecture's compute buffer, from llama.cpp's reservations.
 
     `base` and `dequant` are f32 values for each token of a ubatch: the peak of the graph
-    without and with the f16 copy of a quantised cache. `table` maps (`f16` or `q8_0`,
-    ubatch) to MiB at `table_contexts`; `cpu` maps (context, ubatch) to MiB without a GPU.
+    without and with the f16 copy of a quantised cache. `dense` are the same where several
+    sequences share one stream and a sparse path is not taken. A copy of up to `hole` values
+    per token finds room among tensors that are dead by then. `tables` are by (`f16` or `q`,
+    sequences). `cpu` are contexts and the bytes per token without a GPU.
     """
 
     base: int
     dequant: int
-    cpu: Mapping[tuple[int, int], float] = field(default_factory=dict)
-    table: Mapping[tuple[str, int], tuple[float, ...]] = field(default_factory=dict)
-    table_contexts: tuple[int, ...] = ()
+    dense: tuple[int, int] | None = None
+    hole: int = 0
+    tables: Mapping[tuple[str, int], ComputeTable] = field(default_factory=dict)
+    cpu: tuple[tuple[int, ...], tuple[float, ...]] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

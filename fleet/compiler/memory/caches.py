@@ -87,13 +87,18 @@ def _cells(cache: CacheLayers, question: MemoryQuestion, rules: MemoryRules) -> 
     if cache.scope == "ratio":
         return pad(-(-cells // cache.ratio), 256), question.parallel
     if cache.scope == "swa_dsv4":
-        window = cells if question.swa_full else pad(cache.window + question.ubatch, 256)
+        window = cells if question.swa_full else pad(cache.window + _tokens(question), 256)
         return min(pad(cells, 256), window), question.parallel
     if question.swa_full or rules.swa_tail == "everything":
         return cells, streams
     sharing = question.parallel if streams == 1 else 1
-    tail = question.ubatch if rules.swa_tail == "ubatch" else question.batch
+    tail = _tokens(question) if rules.swa_tail == "ubatch" else question.batch
     return pad(min(cells, cache.window * sharing + tail), rules.swa_padding), streams
+
+
+def _tokens(question: MemoryQuestion) -> int:
+    """A ubatch is never larger than a batch, nor a batch than the context."""
+    return min(question.ubatch, question.batch, pad(question.context, 256))
 
 
 def state_bytes(question: MemoryQuestion) -> int:

@@ -1,0 +1,225 @@
+"""`plan_memory`: what one launch takes on each device and on the host. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from fleet.compiler.memory.caches import (
+    CachePlan,
+    checkpoint_bytes,
+    plan_caches,
+    state_bytes,
+    stream_cells,
+)
+from fleet.compiler.memory.compute_buffers import (
+    cpu_bytes,
+    device_bytes,
+    host_bytes,
+    output_bytes,
+)
+from fleet.compiler.memory.refusals import refusal
+from fleet.compiler.memory.version_rules import rules_for
+from fleet.compiler.memory.vllm_layouts import plan_vllm_caches
+from fleet.compiler.memory.weights import HOST, layer_devices, plan_weights
+from fleet.facts.ggml_types import CACHE_TYPES, IK_CACHE_TYPES
+from fleet.sizes import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.compiler.memory.question import MemoryQuestion
+
+CUDA_CONTEXT = 450 * MIB  # measured on RTX 4090; other cards hold 120 to 750
+MORE_GPU = 550 * MIB  # what each further GPU takes beyond its own context
+MMPROJ_COMPUTE = 250 * MIB
+HOST_PROCESS = 100 * MIB  # anonymous memory of a server beside its buffers
+_CELLS = CACHE_TYPES | IK_CACHE_TYPES
+Tier = Literal["file", "record", "config"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Share:
+    """What one device holds, in bytes."""
+
+    name: str
+    weights: int = 0
+    kv: int = 0
+    state: int = 0
+    compute: int = 0
+    overhead: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of it."""
+        return self.weights + self.kv + self.state + self.compute + self.overhead
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryPlan:
+    """The plan of one launch, sizes in bytes.
+
+    `host` is what is there after loading; `cache_ram` and `checkpoints` fill up later.
+    `tier` says how sure it is: a file's own header, a shipped record, or a config alone.
+    """
+
+    question: MemoryQuestion
+    devices: tuple[Share, ...]
+    host: Share
+    caches: tuple[CachePlan, ...]
+    state: int
+    output: int
+    cache_ram: int
+    checkpoints: int
+    tier: Tier
+    refused: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def needed(self) -> int:
+        """Bytes on all GPUs and the host together, after loading."""
+        return sum(share.total for share in self.devices) + self.host.total
+
+
+def plan_memory(question: MemoryQuestion) -> MemoryPlan:
+    """Return what the launch reserves; a refused one is planned all the same."""
+    rules, history = rules_for(question.engine, question.build, question.build_date)
+    reason = refusal(question, rules)
+    if reason and not _plannable(question):
+        return _refused(question, reason)
+    vllm = question.engine == "vllm"
+    caches = plan_vllm_caches(question) if vllm else plan_caches(question, rules)
+    homes = layer_devices(question)
+    weights = plan_weights(question, homes)
+    state = 0 if vllm else state_bytes(question)
+    kv = _by_device(question, caches, homes)
+    states = _states_by_device(question, homes, state)
+    compute = device_bytes(question, caches, rules) if question.devices else ()
+    on_host = host_bytes if question.devices else cpu_bytes
+    output = output_bytes(question)
+    draft = _draft(question)
+    devices = tuple(
+        Share(
+            name=f"GPU{i}",
+            weights=weights.devices[i] + (draft.weights if i == 0 and draft else 0),
+            kv=kv[i] + (draft.kv if i == 0 and draft else 0),
+            state=states[i] + (draft.state if i == 0 and draft else 0),
+            compute=round(compute[i]) + (draft.compute if i == 0 and draft else 0)
+            + (_mmproj(question) if i == 0 else 0),
+            overhead=_overhead(question, i),
+        )
+        for i in range(question.devices)
+    )  # fmt: skip
+    host = Share(
+        name="host",
+        weights=weights.host + (0 if devices or not draft else draft.weights),
+        kv=kv[HOST],
+        state=states[HOST],
+        compute=round(on_host(question, caches, rules)) + output
+        + (0 if devices else _mmproj(question)),
+        overhead=HOST_PROCESS,
+    )  # fmt: skip
+    one = checkpoint_bytes(question, caches)
+    return MemoryPlan(
+        question=question,
+        devices=devices,
+        host=host,
+        caches=caches,
+        state=state,
+        output=output,
+        cache_ram=0 if vllm else max(question.cache_ram_mib, 0) * MIB,
+        checkpoints=0 if vllm else round(one * question.checkpoints * question.parallel),
+        tier="file" if question.model.source == "gguf" else question.model.source,
+        refused=reason,
+        notes=(*_notes(question), *history),
+    )
+
+
+def _plannable(question: MemoryQuestion) -> bool:
+    from_types = {question.type_k, question.type_v}
+    return not any(kind not in _CELLS for kind in from_types) and question.parallel > 0
+
+
+def _refused(question: MemoryQuestion, reason: str) -> MemoryPlan:
+    return MemoryPlan(
+        question=question,
+        devices=tuple(Share(name=f"GPU{i}") for i in range(question.devices)),
+        host=Share(name="host"),
+        caches=(),
+        state=0,
+        output=0,
+        cache_ram=0,
+        checkpoints=0,
+        tier="record",
+        refused=reason,
+    )
+
+
+def _by_device(
+    question: MemoryQuestion, caches: Sequence[CachePlan], homes: Sequence[int]
+) -> dict[int, int]:
+    """Bytes of all caches by the device of the layer that owns them."""
+    shares = {device: 0.0 for device in (HOST, *range(question.devices))}
+    for plan in caches:
+        for layer in plan.cache.layers:
+            shares[homes[layer]] += plan.total / len(plan.cache.layers)
+    return {device: round(size) for device, size in shares.items()}
+
+
+def _states_by_device(
+    question: MemoryQuestion, homes: Sequence[int], total: int
+) -> dict[int, int]:
+    shares = {device: 0.0 for device in (HOST, *range(question.devices))}
+    one = question.model.state_bytes_per_sequence or 1
+    for state in question.model.states:
+        for layer in state.layers:
+            shares[homes[layer]] += total * state.elements * 4 / one
+    return {device: round(size) for device, size in shares.items()}
+
+
+def _draft(question: MemoryQuestion) -> Share | None:
+    """The draft model's weights, caches and buffers, all on the first device."""
+    if question.draft is None:
+        return None
+    alone = replace(
+        question,
+        model=question.draft,
+        draft=None,
+        mmproj_bytes=0,
+        devices=min(question.devices, 1),
+        gpu_layers=None,
+        cpu_moe_layers=None,
+        draft_tokens=0,
+        split=(),
+        type_k=question.draft_type_k,
+        type_v=question.draft_type_v,
+    )
+    plan = plan_memory(alone)
+    return plan.devices[0] if plan.devices else plan.host
+
+
+def _mmproj(question: MemoryQuestion) -> int:
+    return question.mmproj_bytes + MMPROJ_COMPUTE if question.mmproj_bytes else 0
+
+
+def _overhead(question: MemoryQuestion, device: int) -> int:
+    return CUDA_CONTEXT + (MORE_GPU if device else 0)
+
+
+def _notes(question: MemoryQuestion) -> tuple[str, ...]:
+    notes = []
+    model = question.model
+    cells, _ = stream_cells(question, rules_for("llama.cpp", None)[0])
+    if cells > model.n_ctx_train > 0:
+        notes.append(
+            f"{cells} tokens a slot are more than the {model.n_ctx_train} that the model was "
+            "trained for: set RoPE scaling, and expect worse answers"
+        )
+    if not model.known:
+        notes.append(
+            f"the architecture `{model.arch}` is not known: caches are planned as full attention "
+            "in every layer, which is an upper bound; compute buffers are estimates"
+        )
+    if model.weights is None:
+        notes.append("the weights are not counted: name a quantisation or a GGUF file")
+    return tuple(notes)
