@@ -11,9 +11,11 @@ from fleet.cli.compile import BuildChoice, compile_for
 from fleet.cli.load import load_contained
 from fleet.cli.options import Json, Name, Profiles, Sets
 from fleet.cli.output import print_json
+from fleet.diagnose.finding_table import TABLE
 from fleet.effects.files import write_atomically
 from fleet.errors import UserError
 from fleet.render.all_kinds import KINDS, render_kinds
+from fleet.render.runbook import Remedy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +41,10 @@ def render(
     deployment = load_contained(name, profiles=profiles or (), sets=sets or ())
     kinds = wanted_kinds(only)
     launches = compile_for(deployment, BuildChoice(build=build))
-    artefacts = render_kinds(deployment, launches, kinds, strict=only is not None)
+    remedies = [Remedy(code, row.message, row.fix) for code, row in TABLE.items()]
+    artefacts = render_kinds(
+        deployment, launches, kinds, strict=only is not None, remedies=remedies
+    )
     written = _write(to, artefacts)
     if as_json:
         print_json({"deployment": deployment.name, "files": written})

@@ -11,6 +11,7 @@ from fleet.deploy.generations import current_generation
 from fleet.deploy.look import Seen, client_of, look
 from fleet.deploy.start_failure import classify
 from fleet.effects.http import NoAnswer
+from fleet.effects.machine import LOCAL
 from fleet.errors import OutsideError
 from fleet.observe.checks import Check
 from fleet.observe.server_client import ServerClient
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.prepare import Prepared
     from fleet.deploy.rim import Rim
+    from fleet.observe.observation import RunningServer
+    from fleet.profiles.kinds import RuntimeName
 
 UNAUTHORIZED = "401"
 
@@ -28,10 +31,10 @@ UNAUTHORIZED = "401"
 def check_deployment(name: str, rim: Rim, *, prepared: Prepared | None) -> tuple[Check, ...]:
     """Return the checks of every server of `name`. Raises `UserError` for one never brought up."""
     made = current_generation(rim.folders, name)
-    launches = {launch.server: launch for launch in made.launches}
+    launches = {(launch.host, launch.server): launch for launch in made.launches}
     found: list[Check] = []
     for seen in look(name, rim, prepared=prepared):
-        launch = launches.get(seen.server.server)
+        launch = launches.get((seen.server.host, seen.server.server))
         if launch is not None:
             found += _server_checks(seen, launch, rim)
     if prepared is not None:
@@ -44,10 +47,10 @@ def _server_checks(seen: Seen, launch: LaunchConfig, rim: Rim) -> Iterator[Check
     if seen.health == "unknown":
         return
     yield Check(
-        name=f"{launch.server}: health", ok=seen.health == "ready", message=seen.health,
+        name=f"{_who(launch)}: health", ok=seen.health == "ready", message=seen.health,
         fix=f"see `fleet logs {launch.deployment}`",
     )  # fmt: skip
-    if seen.health != "ready":
+    if seen.health != "ready" or launch.role != "server":
         return
     yield _context(seen, launch, rim)
     yield _answer(seen, launch, rim)
@@ -55,12 +58,12 @@ def _server_checks(seen: Seen, launch: LaunchConfig, rim: Rim) -> Iterator[Check
         yield _key_is_asked(seen, launch, rim)
     changed = ", ".join(f"{d.setting} is {d.running}, wanted {d.wanted}" for d in seen.drift)
     yield Check(
-        name=f"{launch.server}: settings", ok=not seen.drift,
+        name=f"{_who(launch)}: settings", ok=not seen.drift,
         message=changed or "runs what the profile says", fix=f"`fleet up {launch.deployment}`",
     )  # fmt: skip
     if seen.tuned is not None:
         yield Check(
-            name=f"{launch.server}: tuned", ok=seen.tuned == "matches",
+            name=f"{_who(launch)}: tuned", ok=seen.tuned == "matches",
             message=f"its tuned profile {seen.tuned}", fix="`fleet tune` it again",
         )  # fmt: skip
 
@@ -71,11 +74,21 @@ def _alive(seen: Seen, rim: Rim) -> Check:
     fix = f"`fleet up {server.deployment}`"
     message: str = server.state
     if not live and seen.wanted_up:
-        host = local_host("podman" if server.container else "embedded", rim)
+        runtime: RuntimeName = "ansible" if server.host != LOCAL else _runtime_here(server)
+        host = local_host(runtime, rim)
         failure = classify(tuple(host.logs(server)), server.exit_code)
         message = f"{server.state}: {failure.message} {failure.line}".strip()
     ok = live == seen.wanted_up
-    return Check(name=f"{server.server}: process", ok=ok, message=message, fix=fix)
+    return Check(name=f"{_who(server)}: process", ok=ok, message=message, fix=fix)
+
+
+def _who(one: LaunchConfig | RunningServer) -> str:
+    """Return the server's name, on other hosts with theirs."""
+    return one.server if one.host == LOCAL else f"{one.host}/{one.server}"
+
+
+def _runtime_here(server: RunningServer) -> RuntimeName:
+    return "podman" if server.container else "embedded"
 
 
 def _context(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
@@ -89,11 +102,11 @@ def _context(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
     else:
         message = f"{real} tokens a slot, planned {wanted}"
     ok = wanted is None or real == wanted
-    return Check(name=f"{launch.server}: context", ok=ok, message=message, fix="lower `ctx_size`")
+    return Check(name=f"{_who(launch)}: context", ok=ok, message=message, fix="lower `ctx_size`")
 
 
 def _answer(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
-    name = f"{launch.server}: completion"
+    name = f"{_who(launch)}: completion"
     try:
         first_request(launch, client_of(seen.server, rim))
     except OutsideError as error:
@@ -104,9 +117,9 @@ def _answer(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
 
 def _key_is_asked(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
     """Ask without the key: `/health` is public, so only this proves it."""
-    name = f"{launch.server}: key"
+    name = f"{_who(launch)}: key"
     try:
-        ServerClient(url=seen.server.url or "", http=rim.http).props()
+        ServerClient(url=seen.server.asked_at or "", http=rim.http).props()
     except NoAnswer as error:
         return Check(name=name, ok=False, message=str(error))
     except OutsideError as error:
@@ -120,4 +133,4 @@ def _key_is_asked(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
 def _host_checks(prepared: Prepared) -> Iterator[Check]:
     for launch in prepared.launches:
         for warning in launch.warnings:
-            yield Check(name=f"{launch.server}: {warning.code}", ok=True, message=warning.message)
+            yield Check(name=f"{_who(launch)}: {warning.code}", ok=True, message=warning.message)

@@ -12,6 +12,7 @@ from fleet.render.llama_swap import render_llama_swap
 from fleet.render.podman_line import render_podman
 from fleet.render.quadlet import render_quadlet
 from fleet.render.router_preset import render_preset
+from fleet.render.runbook import render_runbook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.profiles.kinds import Deployment
     from fleet.render.artefact import Artefact
+    from fleet.render.runbook import Remedy
 
 _CONTAINERS = frozenset({"quadlet", "podman", "compose"})
 
@@ -29,12 +31,19 @@ def render_kinds(
     kinds: Sequence[str],
     *,
     strict: bool = True,
+    remedies: Sequence[Remedy] = (),
 ) -> tuple[Artefact, ...]:
-    """Return the files of every kind; a kind without meaning here raises only if `strict`."""
+    """Return the files of every kind; a kind without meaning here raises only if `strict`.
+
+    `remedies` go into the runbook: what to do for each finding of `diagnose`.
+    """
     found: list[Artefact] = []
     for kind in kinds:
         try:
-            found += _render(kind, deployment, launches)
+            if kind == RUNBOOK:
+                found.append(render_runbook(deployment, launches, remedies=remedies))
+            else:
+                found += _render(kind, deployment, launches)
         except UserError:
             if strict:
                 raise
@@ -60,4 +69,5 @@ _RENDERERS: dict[str, Callable[[Deployment, Sequence[LaunchConfig]], Sequence[Ar
     "llama-swap": lambda _, launches: render_llama_swap(launches),
     "compose": lambda _, launches: render_compose(launches),
 }
-KINDS = tuple(_RENDERERS)
+RUNBOOK = "runbook"
+KINDS = (*_RENDERERS, RUNBOOK)

@@ -1,0 +1,299 @@
+"""The runbook of one deployment: Markdown for the people on call, from its real values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from fleet.render.artefact import Artefact
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from fleet.compiler.launch_config import LaunchConfig
+    from fleet.profiles.kinds import Deployment, HostTarget
+
+SHARED = frozenset({"rpc", "tensor-parallel"})
+SPARK_GPU = "GB10"
+
+
+class Remedy(NamedTuple):
+    """What a finding of `diagnose` means, and what to do about it."""
+
+    code: str
+    meaning: str
+    fix: str
+
+
+def render_runbook(
+    deployment: Deployment, launches: Sequence[LaunchConfig], *, remedies: Sequence[Remedy] = ()
+) -> Artefact:
+    """Return `runbook.md`; every command in it is one that fleet or the host really has."""
+    parts = [
+        f"# Runbook: {deployment.name}",
+        _summary(deployment, launches),
+        *_everyday(deployment, launches),
+        *_rollout(deployment),
+        *_hosts(deployment),
+    ]
+    if _on_sparks(deployment):
+        parts += _sparks(deployment)
+    parts += [*_reading(deployment, launches), *_when(deployment, launches), *_findings(remedies)]
+    parts += list(_never(deployment, launches))
+    return Artefact(path="runbook.md", text="\n\n".join(parts) + "\n")
+
+
+def _summary(deployment: Deployment, launches: Sequence[LaunchConfig]) -> str:
+    model, engine = deployment.model.name, deployment.engine
+    lines = [
+        (
+            f"Model `{model}` on `{deployment.hardware.name}`, engine `{engine.engine}`"
+            f" build `{launches[0].build}`, topology `{deployment.topology}`."
+        ),
+        "",
+        "| host | server | role | address | image | memory limit | digest |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    lines += [
+        f"| {each.host} | {each.container_name} | {each.role} | {_address(each)} "
+        f"| {each.image or '-'} | {each.memory_limit or '-'} | `{each.digest}` |"
+        for each in launches
+    ]
+    if any(each.secrets for each in launches):
+        lines += ["", f"Requests need the API key: `fleet key {deployment.name}` prints it."]
+    elif all(each.bind in {"127.0.0.1", "::1", "localhost"} for each in launches):
+        lines += ["", "It listens on loopback alone; reach it through a tunnel:"]
+        lines += ["", _block(*_tunnels(deployment, launches))] if deployment.hosts else []
+    return "\n".join(lines)
+
+
+def _everyday(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
+    name = deployment.name
+    yield "## Every day"
+    yield _block(
+        f"fleet status {name}",
+        f"fleet check {name}",
+        f"fleet logs {name} -f",
+        f"fleet plan {name}",
+    )
+    yield (
+        "`status` exits with 0 when all is as wanted, with 1 when something is not; `check` asks"
+        " each server a question and says what is wrong. `plan` changes nothing."
+    )
+    start = max(each.health.start_period_s for each in launches)
+    yield (
+        f"### Start and stop\n\nA start may take up to {start / 60:.0f} minutes: the weights are"
+        " read from disk. A start that cannot succeed ends at once and names its cause."
+    )
+    yield _block(f"fleet up {name}", f"fleet restart {name} --yes", f"fleet down {name} --yes")
+    if deployment.topology in SHARED:
+        yield (
+            "The servers share one model: "
+            + (
+                "workers start before the head"
+                if deployment.topology == "rpc"
+                else "all start at once"
+            )
+            + ", and they are stopped together. Never restart one of them alone."
+        )
+
+
+def _rollout(deployment: Deployment) -> Iterator[str]:
+    name = deployment.name
+    yield "## Change something"
+    yield (
+        f"Edit the profile ({deployment.place.file}), look at the plan, then apply it."
+        + (
+            f" Hosts change in batches of {deployment.batch}; the first batch that fails is put"
+            " back to its previous generation and the rest is left alone."
+            if len(deployment.hosts) > 1 and deployment.topology not in SHARED
+            else ""
+        )
+    )
+    yield _block(
+        f"fleet validate {deployment.place.file}",
+        f"fleet show {name} --why",
+        f"fleet plan {name}",
+        f"fleet up {name} --yes",
+    )
+    yield "### Take a change back"
+    yield _block(f"fleet history {name}", f"fleet rollback {name} --yes")
+    yield "### A faster set of settings"
+    yield _block(f"fleet tune {name} --metric tg --budget 30m", f"fleet up {name} --yes")
+    yield (
+        "When `status` says `tuned: stale`, the host, the engine's build or the model is no longer"
+        " the one that was tuned for: the tuned settings are not used until it is tuned again."
+    )
+
+
+def _hosts(deployment: Deployment) -> Iterator[str]:
+    if not deployment.hosts:
+        yield "## This machine"
+        yield _block("fleet doctor", "fleet hosts probe local")
+        return
+    names = " ".join(host.name for host in deployment.hosts)
+    yield "## Hosts"
+    yield _block(f"fleet hosts probe {names}", f"fleet doctor {names}")
+    if deployment.topology not in SHARED:
+        yield from _more_and_fewer(deployment)
+    yield "**After a reboot** the servers come back by themselves; see that they did:"
+    yield _block(f"fleet status {deployment.name}")
+
+
+def _more_and_fewer(deployment: Deployment) -> Iterator[str]:
+    first = deployment.hosts[0].name
+    yield (
+        "**Add a host**: put it under `hosts:` in the profile, make it ready, bring it up. Only"
+        " the new host changes."
+    )
+    yield _block(f"fleet doctor {first} --fix", f"fleet up {deployment.name} --yes")
+    yield (
+        "**Remove a host**: take it out of `hosts:`; the next `up` stops what fleet started there"
+        " and nothing else. **A host that was down** is brought to the wanted state by the next"
+        " `up`."
+    )
+    yield _block(f"fleet plan {deployment.name}", f"fleet up {deployment.name} --yes")
+
+
+def _sparks(deployment: Deployment) -> Iterator[str]:
+    yield "## Network and power of the Sparks"
+    yield (
+        "Each Spark: the driver answers, the GPU is not held in a low-power state (96 % use below"
+        " 30 W is such a state, not work: reboot it, and look at its power supply)."
+    )
+    yield _block(*(_on(host, _NVIDIA) for host in deployment.hosts))
+    fabric = [host for host in deployment.hosts if host.fabric_interface]
+    if fabric:
+        yield (
+            "The fabric: the interface is up with an MTU of 9000, both rails are active, and large"
+            " packets pass unfragmented."
+        )
+        yield _block(
+            *(_on(host, f"ip -s link show {host.fabric_interface}") for host in fabric),
+            *(_on(host, "ibv_devinfo") for host in fabric),
+        )
+    pairs = [(a, b) for a in fabric for b in fabric if a.name != b.name and b.fabric_address]
+    if pairs:
+        yield _block(*(_on(a, f"ping -c 3 -M do -s 8972 {b.fabric_address}") for a, b in pairs))
+
+
+def _reading(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
+    name = deployment.name
+    yield "## Reading the numbers"
+    yield _block(f"fleet diagnose name:{name} --window 5m", f"fleet prompts analyze {name}")
+    head = next(each for each in launches if each.role == "server")
+    names = _VLLM_METRICS if head.engine == "vllm" else _LLAMA_METRICS
+    yield f"`{_address(head)}/metrics` gives Prometheus counters; what to look at:"
+    yield "\n".join(
+        ["| metric | means | worry when |", "|---|---|---|"]
+        + [f"| `{metric}` | {means} | {worry} |" for metric, means, worry in names]
+    )
+
+
+def _when(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
+    name = deployment.name
+    rows = [
+        ("process: failed", f"`fleet logs {name}` names the cause; `fleet up {name}`"),
+        ("health: unhealthy", f"`fleet restart {name} --yes`; keep the log first"),
+        ("context: not as planned", "lower `ctx_size` or free memory; `fleet up` again"),
+        ("completion: no answer", f"a stuck server: `fleet restart {name} --yes`"),
+        ("settings: drift", f"somebody changed it by hand: `fleet up {name} --yes` mends it"),
+        ("tuned: stale", f"`fleet tune {name} --metric tg`, then `fleet up {name} --yes`"),
+        ("ssh: no answer", "the host is off or cut off; the others go on; `up` when it is back"),
+        ("host key changed", "compare the key on the host's console before you accept a new one"),
+        ("disk is full", "`fleet prune`, or make room where the models lie"),
+    ]
+    if any(each.role == "rpc-worker" for each in launches):
+        rows.append(
+            ("worker: failed", f"the head cannot answer either: `fleet restart {name} --yes`")
+        )
+    yield "## When `check` says"
+    yield "\n".join(["| it says | do |", "|---|---|"] + [f"| {a} | {b} |" for a, b in rows])
+
+
+def _findings(remedies: Sequence[Remedy]) -> Iterator[str]:
+    if not remedies:
+        return
+    yield "## When `diagnose` says"
+    rows = [
+        f"| `{each.code}` | {_cell(each.meaning)} | {_cell(each.fix) or '-'} |" for each in remedies
+    ]
+    yield "\n".join(["| finding | means | do |", "|---|---|---|", *rows])
+
+
+def _never(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
+    rules = [
+        "Never end servers by program name (`pkill`, `killall`): others may run there too.",
+        (
+            "Never edit a container or unit by hand: the next `up` undoes it, and `status` calls it"
+            " drift."
+        ),
+        "Never delete a model while a server that uses it runs.",
+    ]
+    if any(each.secrets for each in launches):
+        rules.append("Never put the API key into a command line, a ticket or a log.")
+    if deployment.topology == "rpc":
+        rules.append(
+            "Never open the RPC port to any network but the fabric: it has neither authentication"
+            " nor encryption."
+        )
+        rules.append("Never trust `/health` of the head alone: ask for a completion.")
+    if deployment.topology in SHARED:
+        rules.append("Never run different builds on the hosts of one model.")
+    else:
+        rules.append("Never bind to a public address without an API key; fleet refuses it.")
+    yield "## Never"
+    yield "\n".join(f"- {rule}" for rule in rules)
+
+
+_NVIDIA = (
+    "nvidia-smi --query-gpu=name,driver_version,power.draw,utilization.gpu,pstate --format=csv"
+)
+_LLAMA_METRICS = (
+    ("llamacpp:prompt_tokens_seconds", "prompt tokens a second", "it halves at the same load"),
+    ("llamacpp:predicted_tokens_seconds", "generated tokens a second", "it falls below the bench"),
+    ("llamacpp:requests_processing", "requests at work", "equal to the slots for minutes"),
+    ("llamacpp:requests_deferred", "requests waiting for a slot", "above 0 for minutes"),
+)
+_VLLM_METRICS = (
+    ("vllm:prefix_cache_hits_total", "prompt tokens reused", "it stands still under load"),
+    ("vllm:kv_cache_usage_perc", "share of the KV cache in use", "near 1 with requests waiting"),
+    ("vllm:num_requests_waiting", "requests waiting", "above 0 for minutes"),
+    ("vllm:num_preemptions_total", "requests thrown back", "it grows"),
+    ("vllm:generation_tokens_total", "generated tokens", "it stands while requests run"),
+)
+
+
+def _on_sparks(deployment: Deployment) -> bool:
+    return any(SPARK_GPU in gpu.name for gpu in deployment.hardware.gpus)
+
+
+def _tunnels(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
+    hosts = {host.name: host for host in deployment.hosts}
+    for each in launches:
+        if each.role == "server" and each.host in hosts:
+            login = _login(hosts[each.host])
+            yield f"ssh -N -L {each.port}:{each.bind}:{each.port} {login}"
+
+
+def _on(host: HostTarget, command: str) -> str:
+    return f"ssh {_login(host)} {command}"
+
+
+def _login(host: HostTarget) -> str:
+    port = "" if host.port == 22 else f"-p {host.port} "  # noqa: PLR2004 - ssh's own
+    return f"{port}{host.user}@{host.address}" if host.user else f"{port}{host.address}"
+
+
+def _address(launch: LaunchConfig) -> str:
+    if launch.role == "tp-worker":
+        return "-"
+    scheme = "tcp" if launch.role == "rpc-worker" else "http"
+    return f"{scheme}://{launch.bind}:{launch.port}"
+
+
+def _block(*lines: str) -> str:
+    return "\n".join(["```sh", *lines, "```"])
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ")
