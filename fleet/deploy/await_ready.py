@@ -79,7 +79,13 @@ def await_ready(
     load_s = clock.monotonic() - began
     check_alive(launch, server, host)
     context = verify(launch, server, host, client)
-    return Ready(load_s=load_s, context=context, first_request=first_request(launch, client))
+    try:
+        answered = first_request(launch, client)
+    except OutsideError:
+        clock.sleep(LOOK_AT_PROCESS_S)  # a crash cuts the connection before the process is gone
+        check_alive(launch, server, host)
+        raise
+    return Ready(load_s=load_s, context=context, first_request=answered)
 
 
 def load_bound(model_bytes: int, disk: Bandwidth | None) -> float:
