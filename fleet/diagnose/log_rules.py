@@ -352,8 +352,10 @@ def vllm_hits(reading: LogReading, _tally: TaskTally) -> Hit | None:
     facts = reading.vllm
     if facts.prefix_hit_rate is None or facts.prefix_hit_rate >= LOW_HITS:
         return None
-    busy = facts.prefix_queries or (facts.running or 0) or any(
-        interval["pp"] for interval in facts.intervals
+    busy = (
+        facts.prefix_queries
+        or (facts.running or 0)
+        or any(interval["pp"] for interval in facts.intervals)
     )
     kinds = ("vllm-stats", "vllm-hit", "vllm:prefix_cache_queries", "vllm:prefix_cache_hits")
     return _events(reading, *kinds, detail=f"{facts.prefix_hit_rate:.1%}") if busy else None

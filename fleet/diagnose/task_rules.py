@@ -164,9 +164,7 @@ def _kept(task: Task) -> float | None:
     return None
 
 
-def _early(
-    task: Task, similar: float | None, reused: float | None, kept: float | None
-) -> bool:
+def _early(task: Task, similar: float | None, reused: float | None, kept: float | None) -> bool:
     if kept is not None and kept >= KEPT:
         return False
     if task.lcp is not None and similar is not None:

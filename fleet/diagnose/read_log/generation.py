@@ -20,7 +20,9 @@ def settle_generation(reading: LogReading) -> None:
         reading.generation = _vllm(marks)
         return
     if reading.engine is None and (
-        "ik-cache" in marks or "ik" in marks or (kv is not None and kv.mla and marks & OLD_FUNCTIONS)
+        "ik-cache" in marks
+        or "ik" in marks
+        or (kv is not None and kv.mla and marks & OLD_FUNCTIONS)
     ):
         reading.engine = "ik_llama.cpp"
     if reading.engine == "ik_llama.cpp":

@@ -153,7 +153,9 @@ def _compare_sides(reading: LogReading, cache: str, prompt: str, number: int, te
     """Name what differs between the cached text and the prompt."""
     if not cache:
         return
-    if ("<think>" in cache) != ("<think>" in prompt) or ("</think>" in cache and "</think>" not in prompt):
+    if ("<think>" in cache) != ("<think>" in prompt) or (
+        "</think>" in cache and "</think>" not in prompt
+    ):
         reading.saw("think-differs", number, text)
     elif _VOLATILE.search(cache) and _VOLATILE.search(prompt):
         reading.saw("volatile-differs", number, text)

@@ -220,9 +220,7 @@ class LogReader:
 
     def _srv(self, text: str, line: str, number: int) -> bool:
         found = _SRV.match(text)
-        return found is not None and self._srv_text(
-            text[found.end() :].lstrip(" -"), line, number
-        )
+        return found is not None and self._srv_text(text[found.end() :].lstrip(" -"), line, number)
 
     def _srv_text(self, text: str, line: str, number: int) -> bool:
         handler = srv_lines.TABLE.get(text[: srv_lines.HEAD])
@@ -350,9 +348,7 @@ def _source(line: str) -> str:
     return (found[1] or found[2]) if found else ""
 
 
-def read_log(
-    chunks: Iterable[bytes], on_task: Callable[[Task], None] | None = None
-) -> LogReading:
+def read_log(chunks: Iterable[bytes], on_task: Callable[[Task], None] | None = None) -> LogReading:
     """Read a log from chunks of bytes (about a MiB each is fast).
 
     `on_task` sees each task as it is finished, those too that are not kept. Raises

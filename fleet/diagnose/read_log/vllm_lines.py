@@ -10,7 +10,9 @@ if TYPE_CHECKING:
 
     from fleet.diagnose.read_log.log_reading import LogReading, Vllm
 
-_STATS = re.compile(r"Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+)")
+_STATS = re.compile(
+    r"Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+)"
+)
 _RUNNING = re.compile(r"Running: (\d+)")
 _WAITING = re.compile(r"(?:Waiting|Pending): (\d+)")
 _USAGE = re.compile(r"(?:(?<!CPU )KV cache usage|GPU KV cache usage): ([\d.]+)%")
@@ -21,7 +23,9 @@ _ACCEPTED = re.compile(r"(?:Accepted|accepted tokens): (\d+)")
 _DRAFTED = re.compile(r"(?:Drafted|draft tokens): (\d+)")
 _MEAN = re.compile(r"Mean acceptance length: ([\d.]+)")
 _BLOCK = re.compile(r"Setting attention block size to (\d+) tokens")
-_AVAILABLE = re.compile(r"(?:Available KV cache memory|available KV cache memory)(?: \(|: )([\d.]+) GiB")
+_AVAILABLE = re.compile(
+    r"(?:Available KV cache memory|available KV cache memory)(?: \(|: )([\d.]+) GiB"
+)
 _NEEDED = re.compile(
     r"max seq len \((\d+)\)(?:, (?:\()?([\d.]+) GiB KV cache is needed)?.*?"
     r"available KV cache memory \(([\d.]+) GiB\)"

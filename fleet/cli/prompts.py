@@ -1,0 +1,201 @@
+"""`fleet prompts`: what breaks a shared prefix, and priming it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fleet.cli.load import load_deployment
+from fleet.cli.options import Json, Name, Profiles
+from fleet.cli.output import print_json, print_table
+from fleet.deploy.capture import capture_file, capture_state, forget, start_capture, stop_capture
+from fleet.deploy.look import client_of, last_server
+from fleet.deploy.model_files import find_model
+from fleet.deploy.prime import prime as prime_server
+from fleet.deploy.rim import Rim
+from fleet.diagnose.prompts.analysis import Analysis, analysis_json, analyze
+from fleet.diagnose.prompts.placement import Memory
+from fleet.diagnose.prompts.requests import Request, parse_requests
+from fleet.diagnose.prompts.tokens import Estimate, Tokenizer
+from fleet.effects.files import read_text
+from fleet.errors import FleetError, UserError
+from fleet.facts.architecture_records import model_facts_from_record
+from fleet.observe.engine_tokenizer import EngineTokenizer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.facts.model_facts import ModelFacts
+    from fleet.profiles.kinds import Deployment, ModelProfile
+
+app = typer.Typer()
+prompts = typer.Typer(no_args_is_help=True, help="Find what breaks a shared prefix; prime it")
+app.add_typer(prompts, name="prompts")
+
+
+@prompts.command(name="analyze")
+def analyze_(
+    source: Annotated[str, typer.Argument(metavar="FILE|DIR|NAME", help="Captured requests")],
+    on: Annotated[
+        str | None, typer.Option("--on", metavar="NAME", help="The deployment that reads them")
+    ] = None,
+    pp_tps: Annotated[
+        float | None, typer.Option("--pp", help="Prompt tokens a second, for the gain in seconds")
+    ] = None,
+    show_text: Annotated[bool, typer.Option("--show-text", help="Show prompt text")] = False,
+    profiles: Profiles = None,
+    as_json: Json = False,
+) -> None:
+    """Say what requests share, what breaks it, and what each remedy would bring."""
+    requests = _requests(source)
+    name = on or (None if Path(source).exists() else source)
+    tokenizer, memory = _engine(name, profiles or [])
+    found = analyze(requests, tokenizer, memory, pp_tps=pp_tps)
+    if as_json:
+        print_json(analysis_json(found, show_text=show_text))
+    else:
+        _print(found, show_text=show_text)
+
+
+@prompts.command()
+def prime(name: Name, profiles: Profiles = None, as_json: Json = False) -> None:
+    """Send the deployment's shared prefix to every slot, and prove by a probe that it helps."""
+    deployment = load_deployment(name, profiles=profiles or [])
+    if deployment.shared_prefix is None:
+        fix = "give the deployment a `shared_prefix:`"
+        raise UserError("this deployment names no shared prefix", where=name, fix=fix)
+    rim = Rim()
+    _, server = last_server(name, rim)
+    slot_files = "slot_save_path" in deployment.settings
+    report = prime_server(
+        deployment.shared_prefix, client_of(server, rim), read_text=read_text, slot_files=slot_files
+    )
+    answer = {**asdict(report), "reused": report.reused}
+    if as_json:
+        print_json(answer)
+    else:
+        sys.stdout.write(
+            f"{report.outcome}: {report.reused} of {report.prefix_tokens} tokens reused "
+            f"(before: {report.before}); {report.why}\n"
+        )
+
+
+@prompts.command()
+def capture(
+    name: Name,
+    state: Annotated[str, typer.Argument(metavar="on|off", help="Start or stop recording")],
+    as_json: Json = False,
+) -> None:
+    """Record requests of a deployment through a loopback address of its own."""
+    if state not in {"on", "off"}:
+        raise UserError(f"`{state}` is neither on nor off", where="capture", fix="on or off")
+    rim = Rim()
+    if state == "off":
+        stop_capture(name, rim)
+    else:
+        _, server = last_server(name, rim)
+        start_capture(name, server.url or "", rim)
+    answer = asdict(capture_state(name, rim))
+    if as_json:
+        print_json(answer)
+    elif answer["url"]:
+        sys.stdout.write(f"send requests to {answer['url']}; they are kept in {answer['file']}\n")
+    else:
+        sys.stdout.write(f"off; {answer['requests']} requests are kept in {answer['file']}\n")
+
+
+@prompts.command(name="forget")
+def forget_(name: Name, as_json: Json = False) -> None:
+    """Delete what was captured of a deployment."""
+    removed = forget(name, Rim())
+    if as_json:
+        print_json({"deployment": name, "removed": removed})
+    else:
+        sys.stdout.write(f"{'deleted' if removed else 'nothing was captured'}\n")
+
+
+def _requests(source: str) -> tuple[Request, ...]:
+    """Read a file, every file of a folder, or what was captured of a deployment."""
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(one for one in path.iterdir() if one.is_file())
+        if not files:
+            raise UserError("the folder is empty", where=source, fix="name a folder of prompts")
+        return tuple(found for one in files for found in _file(one))
+    if not path.exists():
+        path = capture_file(source, Rim())
+        if not path.exists():
+            fix = f"`fleet prompts capture {source} on` records requests"
+            raise UserError("no such file, and nothing was captured", where=source, fix=fix)
+    return _file(path)
+
+
+def _file(path: Path) -> tuple[Request, ...]:
+    return parse_requests(path.read_bytes().decode(errors="replace"), str(path))
+
+
+def _engine(name: str | None, profiles: Sequence[str]) -> tuple[Tokenizer, Memory]:
+    """Return the best tokenizer at hand, and how the engine resumes."""
+    if name is None:
+        return Estimate(), Memory()
+    rim = Rim()
+    deployment = load_deployment(name, profiles=profiles)
+    memory = _memory(deployment, rim)
+    try:
+        _, server = last_server(name, rim)
+        client = client_of(server, rim)
+        if server.state == "running" and client.health() == "ready":
+            return EngineTokenizer(client=client), memory
+    except FleetError:
+        pass
+    return Estimate(), memory
+
+
+def _memory(deployment: Deployment, rim: Rim) -> Memory:
+    settings = {name: setting.value for name, setting in deployment.settings.items()}
+    engine = deployment.engine.engine
+    facts = _facts(deployment.model, rim)
+    return Memory(
+        engine="llama.cpp" if engine == "embedded" else engine,
+        window=facts.n_swa if facts else 0,
+        recurrent=bool(facts and (facts.is_recurrent or facts.is_hybrid)),
+        ubatch=int(settings.get("ubatch_size") or 512),
+        slots=int(settings.get("parallel") or 4),
+        unified=bool(settings.get("kv_unified", "parallel" not in settings)),
+        full_window=settings.get("swa_full") is True,
+        spacing=int(settings.get("checkpoint_interval") or 8192),
+    )
+
+
+def _facts(model: ModelProfile, rim: Rim) -> ModelFacts | None:
+    """Return the model's shape from its file, else from its record, else None."""
+    disk = find_model(model, rim)
+    if disk is not None:
+        return disk.facts
+    return model_facts_from_record(model.architecture) if model.architecture else None
+
+
+def _print(found: Analysis, *, show_text: bool) -> None:
+    how = "estimated" if found.tokenizer == "estimate" else f"counted by {found.tokenizer}"
+    sys.stdout.write(
+        f"{found.requests} requests of {found.prompt_tokens:g} tokens ({how}); "
+        f"{found.common_prefix_tokens} in common\n"
+    )
+    print_table(("variant", "reusable tokens>"), list(found.reusable.items()))
+    if found.breaks:
+        rows = [(row.at_token, row.where, row.kind, f"{row.share:.0%}") for row in found.breaks]
+        print_table(("at token>", "where", "what breaks it", "share>"), rows)
+    for kind, where, tokens, text in found.repeated:
+        sys.stdout.write(f"said twice: {kind} in {where}, {tokens} tokens\n")
+        if show_text:
+            sys.stdout.write(json.dumps(text, ensure_ascii=False) + "\n")
+    for row in found.advice:
+        seconds = f", {row.saved_s:.1f} s saved" if row.saved_s is not None else ""
+        sys.stdout.write(f"{row.change}: {row.reusable_tokens_after:g} tokens{seconds}\n")
+    if found.interval:
+        sys.stdout.write(f"interval: {found.interval[0]} {found.interval[1]}\n")

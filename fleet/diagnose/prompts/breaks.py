@@ -1,0 +1,148 @@
+"""What breaks a shared prefix: the place where two requests part, and what stands there."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fleet.diagnose.prompts.requests import Request
+
+AROUND = 80
+SHARED_LATER = 200  # characters alike after the place: data of the user came too early
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Break:
+    """The first difference of two requests: part, offset in it, what kind it is."""
+
+    where: str
+    offset: int
+    kind: str
+
+
+PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
+    ("billing header", re.compile(r"x-anthropic-billing-header[^\n]*|cch=[0-9a-f]+")),
+    (
+        "uuid",
+        re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE),
+    ),
+    (
+        "timestamp",
+        re.compile(
+            r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?Z?)?|\b\d{1,2}:\d\d(?::\d\d)?\b"
+            r"|\b(?:1[5-9]|2\d)\d{8}(?:\d{3})?\b"
+            r"|\b(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day\b[^\n]{0,30}"
+            r"|\b(?:January|February|March|April|May|June|July|August|September|October|November"
+            r"|December) \d{1,2}[^\n]{0,20}"
+        ),
+    ),
+    ("counter", re.compile(r"\d+")),
+)
+THINK = re.compile(r"</?think(?:ing)?>")
+
+
+def find_break(a: Request, b: Request) -> Break | None:
+    """Return where `b` stops being like `a`, None when they are equal or one continues."""
+    left, right = a.texts, b.texts
+    for number, ((name, mine), (other, theirs)) in enumerate(zip(left, right, strict=False)):
+        if name != other:
+            return Break(where=other, offset=0, kind=_structure(a, b))
+        if mine == theirs:
+            continue
+        at = _same_length(mine, theirs)
+        last = number == len(right) - 1
+        kind = _kind(name, mine, theirs, at)
+        if kind == "other":
+            kind = _other(left, right, number, at, last=last)
+        return Break(where=name, offset=at, kind=kind)
+    return None
+
+
+def _same_length(a: str, b: str) -> int:
+    low, high = 0, min(len(a), len(b))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if a[:middle] == b[:middle] else (low, middle - 1)
+    return low
+
+
+def _structure(a: Request, b: Request) -> str:
+    if bool(a.tools) != bool(b.tools):
+        return "tools present or not"
+    return "edited history"
+
+
+def _kind(name: str, a: str, b: str, at: int) -> str:
+    """Name the difference by what stands at it, the most telling first."""
+    if bool(THINK.search(a)) != bool(THINK.search(b)):
+        return "think tags"
+    if a.split() == b.split():
+        return "whitespace"
+    if name == "tools" and _tool_names(a) and sorted(_tool_names(a)) == sorted(_tool_names(b)):
+        return "tool order" if _tool_names(a) != _tool_names(b) else "json key order"
+    if _same_json(a, b, at):
+        return "json key order"
+    for kind, pattern in PATTERNS:
+        if _covers(pattern, a, at) and _covers(pattern, b, at):
+            return kind
+    return "other"
+
+
+def _covers(pattern: re.Pattern[str], text: str, at: int) -> bool:
+    begin = max(0, at - AROUND)
+    return any(
+        found.start() + begin <= at <= found.end() + begin
+        for found in pattern.finditer(text[begin : at + AROUND])
+    )
+
+
+def _tool_names(text: str) -> list[str]:
+    try:
+        tools = json.loads(text)
+    except ValueError:
+        return []
+    return [str((tool.get("function") or tool).get("name")) for tool in tools if _is_dict(tool)]
+
+
+def _is_dict(value: Any) -> bool:  # noqa: ANN401 - JSON
+    return isinstance(value, dict)
+
+
+def _same_json(a: str, b: str, at: int) -> bool:
+    """Whether the JSON around the place holds the same in another order."""
+    found = [_json_around(text, at) for text in (a, b)]
+    return found[0] is not None and found[0] == found[1]
+
+
+def _json_around(text: str, at: int) -> Any:  # noqa: ANN401 - JSON
+    begin = text.rfind("{", 0, at + 1)
+    while begin >= 0:
+        try:
+            return json.JSONDecoder().raw_decode(text[begin:])[0]
+        except ValueError:
+            begin = text.rfind("{", 0, begin) if begin else -1
+    return None
+
+
+def _other(
+    left: tuple[tuple[str, str], ...],
+    right: tuple[tuple[str, str], ...],
+    number: int,
+    at: int,
+    *,
+    last: bool,
+) -> str:
+    """Tell data of one user before shared data from a request's own last words."""
+    rest = ["\n".join([part[number][1][at:], *(t for _, t in part[number + 1 :])])
+            for part in (left, right)]  # fmt: skip
+    match = SequenceMatcher(None, rest[0][:20000], rest[1][:20000], autojunk=False)
+    longest = match.find_longest_match()
+    if longest.size >= SHARED_LATER:
+        return "per-user data before shared data"
+    if last or all("(user)" in name for name, _ in right[number:]):
+        return "the request itself"
+    return "edited history" if number else "different instructions"

@@ -1,0 +1,135 @@
+"""Where an engine can resume: one placement rule for each kind of memory.
+
+llama.cpp makes checkpoints `ubatch + 4` and 4 tokens before a prompt's end (not before where
+it began to read), at the last user message, and at earlier ones that are `spacing` apart. A
+checkpoint at c holds the window's cells before it and gives back c - 1 tokens. A sliding
+window can also rewind within its live cells. ik_llama.cpp makes one every `interval` tokens;
+vLLM finds whole blocks, on window and recurrent groups only at multiples of the retention
+interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+
+from fleet.diagnose.prompts.tokens import common_length
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.diagnose.prompts.tokens import Prompt
+
+Engine = Literal["llama.cpp", "ik_llama.cpp", "vllm"]
+END = 4  # tokens before the end of a prompt where the last checkpoint lies
+PAD = 256
+RING = 32
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Memory:
+    """The model's and launch's figures that decide what can be reused."""
+
+    engine: Engine = "llama.cpp"
+    window: int = 0  # tokens of the sliding window, 0 without one
+    recurrent: bool = False
+    ubatch: int = 512
+    slots: int = 1
+    unified: bool = False
+    full_window: bool = False
+    spacing: int = 8192
+    block: int = 16  # vLLM
+    interval: int | None = None  # ik_llama.cpp, vLLM
+
+    @property
+    def rewinds(self) -> bool:
+        """Whether any token can be resumed at."""
+        return not self.recurrent and (not self.window or self.full_window)
+
+    @property
+    def live_cells(self) -> int:
+        """Cells of the window cache: pad(window x sequences + ubatch, 256)."""
+        sequences = self.slots if self.unified else 1
+        return -(-(self.window * sequences + self.ubatch) // PAD) * PAD
+
+
+@dataclass(slots=True)
+class SlotModel:
+    """One slot as the rule sees it: what it holds and its checkpoints (token counts)."""
+
+    memory: Memory
+    held: Sequence[int] = ()
+    checkpoints: list[int] = field(default_factory=list)
+
+    def take(self, tokens: Sequence[int], user_starts: Sequence[int] = ()) -> int:
+        """Return the tokens reused of a prompt, and hold it afterwards."""
+        past = self._resume(tokens)
+        self.checkpoints = [c for c in self.checkpoints if c - 1 <= past]
+        self.checkpoints += self._made(tokens, user_starts, past)
+        self.checkpoints = sorted(set(self.checkpoints))[-RING:]
+        self.held = tokens
+        return past
+
+    def _resume(self, tokens: Sequence[int]) -> int:
+        memory = self.memory
+        same = min(common_length(self.held, tokens), len(tokens) - 1)
+        if same <= 0:
+            return 0
+        if memory.engine == "vllm":
+            return _vllm(memory, same, whole=same >= len(self.held))
+        if memory.rewinds or same >= len(self.held) or self._live(same):
+            return same
+        usable = [c for c in self.checkpoints if c - 1 <= same]
+        return max(usable) - 1 if usable else 0
+
+    def _live(self, same: int) -> bool:
+        """Whether the window's cells still reach back to what the tokens at `same` see."""
+        if self.memory.recurrent:
+            return False
+        oldest = max(0, len(self.held) - self.memory.live_cells)
+        return oldest < max(0, same - self.memory.window)
+
+    def _made(self, tokens: Sequence[int], user_starts: Sequence[int], past: int) -> list[int]:
+        memory, end = self.memory, len(tokens)
+        if memory.rewinds or memory.engine == "vllm":
+            return []
+        if memory.engine == "ik_llama.cpp":
+            step = memory.interval or 512
+            return list(range(step * (past // step + 1), end + 1, step))
+        made = [max(past, end - END - memory.ubatch), end - END]
+        last = max(self.checkpoints, default=0)
+        for number, start in enumerate(user_starts, start=1):
+            if start > past and (number == len(user_starts) or start - last >= memory.spacing):
+                made.append(start)
+                last = start
+        return [c for c in made if c > 0 and c >= past]
+
+
+def _vllm(memory: Memory, same: int, *, whole: bool) -> int:
+    if not memory.window and not memory.recurrent:
+        return same // memory.block * memory.block
+    step = memory.interval or 0
+    if whole or not step:
+        return same // memory.block * memory.block if whole else 0
+    return same // step * step
+
+
+def reused(prompts: Sequence[Prompt], memory: Memory, *, primed: int = 0) -> list[int]:
+    """Return the tokens that each request in turn reuses of one slot.
+
+    `primed` tokens of the first prompt were sent alone before, and again is where the
+    first request resumes.
+    """
+    slot = SlotModel(memory=memory)
+    if primed and prompts:
+        slot.take(prompts[0].tokens[:primed])
+        if memory.engine == "vllm" and (memory.window or memory.recurrent):
+            memory = replace(memory, interval=primed // memory.block * memory.block or None)
+            slot.memory = memory
+    return [slot.take(prompt.tokens, prompt.user_starts) for prompt in prompts]
+
+
+def after_first(counts: Sequence[int]) -> float:
+    """Return the mean over the requests after the first, which reads all anyway."""
+    rest = counts[1:] or counts
+    return round(sum(rest) / len(rest), 2) if rest else 0.0
