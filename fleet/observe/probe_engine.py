@@ -8,7 +8,7 @@ from fleet.errors import OutsideError
 from fleet.facts.parse_help import parse_help
 
 if TYPE_CHECKING:
-    from fleet.effects.commands import Commands
+    from fleet.effects.commands import CommandResult, Commands
     from fleet.facts.build_facts import BuildFacts, Engine
 
 _PROGRAMS: dict[Engine, tuple[str, tuple[str, ...]]] = {
@@ -25,18 +25,20 @@ _ELSEWHERE = {"llama-server": "/app/llama-server"}
 def probe_image(commands: Commands, image: str, *, engine: Engine) -> BuildFacts:
     """Return what the engine in `image` accepts. Raises `OutsideError`; nothing stays behind."""
     program, words = _PROGRAMS[engine]
-    for path in (program, _ELSEWHERE.get(program, program)):
-        helped = _ask(commands, image, path, words)
-        if helped is not None:
-            version = _ask(commands, image, path, ("--version",)) or ""
-            return parse_help(helped, version, engine=engine)
-    message = f"`{program} --help` gives nothing in this image"
-    fix = f"try `podman run --rm --entrypoint {program} {image} --help`"
-    raise OutsideError(message, where=image, fix=fix)
-
-
-def _ask(commands: Commands, image: str, program: str, words: tuple[str, ...]) -> str | None:
-    argv = ("podman", "run", "--rm", "--network", "none", "--entrypoint", program, image, *words)
-    answer = commands.run(argv, timeout_s=_TIMEOUT_S)
+    helped = _ask(commands, image, program, words)
+    if not helped.ok and program in _ELSEWHERE:
+        program = _ELSEWHERE[program]
+        helped = _ask(commands, image, program, words)
+    if not helped.ok:
+        last = (helped.stderr.strip().splitlines() or ["it says nothing"])[-1]
+        fix = f"try `podman run --rm --entrypoint {program} {image} {' '.join(words)}`"
+        raise OutsideError(f"`{program}` does not tell its options: {last}", where=image, fix=fix)
+    version = _ask(commands, image, program, ("--version",))
     # the version goes to stderr in most builds
-    return answer.stdout + answer.stderr if answer.ok else None
+    told = version.stdout + version.stderr if version.ok else ""
+    return parse_help(helped.stdout + helped.stderr, told, engine=engine)
+
+
+def _ask(commands: Commands, image: str, program: str, words: tuple[str, ...]) -> CommandResult:
+    argv = ("podman", "run", "--rm", "--network", "none", "--entrypoint", program, image, *words)
+    return commands.run(argv, timeout_s=_TIMEOUT_S)
