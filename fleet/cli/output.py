@@ -43,8 +43,19 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their columns on stdout."""
-    console.print(table(columns, rows), markup=False)
+    """Print rows under their columns on stdout, `none` when there are no rows.
+
+    Without a name for any column no head is printed.
+    """
+    made = table(columns, rows)
+    made.show_header = any(columns)
+    if not made.row_count:
+        console.print("none")
+        return
+    with console.capture() as captured:
+        console.print(made, markup=False)
+    for line in captured.get().splitlines():
+        console.file.write(line.rstrip() + "\n")
 
 
 def progress() -> Progress:

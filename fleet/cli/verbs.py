@@ -26,7 +26,7 @@ VERBS: dict[str, Verb] = {
     "fit": Verb("fit", "Say what a model takes on each device, and whether it fits"),
     "render": Verb("render", "Write Containerfiles, units, inventories, runbooks"),
     "build": Verb("build", "Build the image of a deployment"),
-    "plan": Verb("plan", "Show what `up` would change"),
+    "plan": Verb("up", "Show what `up` would change"),
     "up": Verb("up", "Deploy, wait until ready, prime, verify"),
     "down": Verb("down", "Stop a deployment"),
     "restart": Verb("down", "Stop and start a deployment"),
