@@ -5,19 +5,30 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fleet.cli.default_command import DefaultCommand
-from fleet.cli.options import Json
-from fleet.cli.output import console, print_json
+from fleet.cli.durations import parse_seconds
+from fleet.cli.load import load_deployment, load_library
+from fleet.cli.options import Json, Name, Profiles, Sets
+from fleet.cli.output import console, note, print_json, print_table
 from fleet.cli.progress_line import progress_line
+from fleet.deploy.rim import Rim
 from fleet.effects.files import read_text
 from fleet.effects.spoken_process import spoken_process
 from fleet.errors import UserError
+from fleet.profiles.kinds import ConversationProfile, WorkloadProfile
+from fleet.tune.candidate_space import METRICS, Metric
 from fleet.tune.measure_external import parse_command, tune_external
 from fleet.tune.search_space import parse_space
+from fleet.tune.tune_deployment import TuneOptions, tune_deployment
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from fleet.tune.tune_deployment import Tuned
 
 app = typer.Typer(cls=DefaultCommand, help="Measure and keep the best settings")
 
@@ -25,6 +36,111 @@ app = typer.Typer(cls=DefaultCommand, help="Measure and keep the best settings")
 @app.callback()
 def tune() -> None:
     """Search the best settings of a deployment, or of anything that can be measured."""
+
+
+@app.command("default")
+def deployment(
+    name: Name,
+    metric: Annotated[str, typer.Option(help=", ".join(METRICS))] = "tg",
+    workload: Annotated[str | None, typer.Option(help="A workload profile")] = None,
+    budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 30m, 2h")] = None,
+    trials: Annotated[int | None, typer.Option(min=3, help="Runs to spend instead")] = None,
+    lossy: Annotated[bool, typer.Option(help="Also what changes answers: KV types")] = False,
+    trade_offs: Annotated[bool, typer.Option(help="Keep a gain that harms another")] = False,
+    to: Annotated[str | None, typer.Option(metavar="FILE", help="Write the profile there")] = None,
+    fresh: Annotated[bool, typer.Option(help="Begin anew instead of going on")] = False,
+    seed: Annotated[int, typer.Option(min=0)] = 0,
+    sets: Sets = None,
+    profiles: Profiles = None,
+    as_json: Json = False,
+) -> None:
+    """Search what makes NAME fastest; what is proven becomes a tuned profile for `up`."""
+    options = TuneOptions(
+        metric=_metric(metric),
+        workload=_workload(workload, profiles or ()),
+        budget_s=parse_seconds(budget, where="--budget") if budget else None,
+        trials=trials,
+        lossy=lossy,
+        trade_offs=trade_offs,
+        to=to,
+        fresh=fresh,
+        seed=seed,
+    )
+    wanted = load_deployment(name, profiles=profiles or (), sets=sets or ())
+    with progress_line() as tell:
+        tuned = tune_deployment(
+            wanted, options=options, rim=Rim(), text=_text(profiles or ()), progress=tell
+        )
+    if as_json:
+        print_json(tuned.summary.as_json(profile=tuned.profile))
+    else:
+        _print_tuned(tuned)
+
+
+def _print_tuned(tuned: Tuned) -> None:
+    summary = tuned.summary
+    unit = "ms" if summary.metric in {"ttft", "e2e"} else "tok/s"
+    rows = [
+        ("as it was", f"{summary.default_score:.1f}", _between(summary.default_ci), ""),
+        ("best", f"{summary.best_score:.1f}", _between(summary.best_ci), _words(summary.changed)),
+    ]
+    print_table(("", f"{summary.metric} {unit}>", "95% interval", "settings"), rows)
+    if tuned.profile:
+        low, high = (bound - 1 for bound in summary.interval)
+        console.print(
+            f"gain {summary.verdict.gain:+.1%} ({low:+.1%} to {high:+.1%}, "
+            f"{summary.verdict.pairs} fresh pairs): {tuned.profile}",
+            markup=False,
+        )
+    else:
+        console.print(f"no provable gain, the default stays: {summary.verdict.why}", markup=False)
+        console.print(
+            f"{summary.verdict.pairs or 2} pairs prove gains above "
+            f"{summary.provable_gain:.1%} on this machine",
+            markup=False,
+        )
+    for each in summary.trade_offs:
+        console.print(
+            f"not kept: {_words(each.settings)}: {summary.metric} {each.gain:+.1%}, "
+            f"{each.guard} at {each.ratio.interval[0]:.2f} to {each.ratio.interval[1]:.2f} "
+            "(`--trade-offs` keeps it)",
+            markup=False,
+        )
+    if tuned.left_out:
+        note(f"pinned, not searched: {', '.join(tuned.left_out)}")
+    if tuned.resumed:
+        note(f"went on after {tuned.resumed} trials of an earlier start")
+    note(f"{len(summary.trials)} trials, {summary.spent_s:.0f} s, ended by: {summary.stopped}")
+
+
+def _between(bounds: tuple[float, float]) -> str:
+    return f"{bounds[0]:.1f} to {bounds[1]:.1f}"
+
+
+def _words(settings: Mapping[str, object]) -> str:
+    return " ".join(f"{name}={value}" for name, value in settings.items())
+
+
+def _metric(word: str) -> Metric:
+    for metric in METRICS:
+        if metric == word:
+            return metric
+    raise UserError(f"no metric `{word}`", where="--metric", fix=f"one of {', '.join(METRICS)}")
+
+
+def _workload(name: str | None, profiles: Sequence[str]) -> WorkloadProfile | None:
+    if name is None:
+        return None
+    return load_library(profiles).find(WorkloadProfile, name, where="--workload")
+
+
+def _text(profiles: Sequence[str]) -> str:
+    """Return text to cut prompts from: the conversations at hand."""
+    library = load_library(profiles)
+    talks = (
+        library.find(ConversationProfile, entry.name) for entry in library.entries("conversation")
+    )
+    return "\n\n".join("\n\n".join([talk.system, *talk.turns]) for talk in talks)
 
 
 @app.command()

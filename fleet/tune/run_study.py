@@ -120,7 +120,10 @@ class Study:
 
 
 def run_study(
-    study: Study, measure: Measure, *, on_trial: Callable[[Trial], None] = lambda trial: None
+    study: Study,
+    measure: Measure,
+    *,
+    on_trial: Callable[[Trial], None] = lambda trial: None,  # noqa: ARG005 - silence
 ) -> None:
     """Run `study` to its end; `on_trial` is called after each run, before the next begins."""
     while (proposal := study.next()) is not None:

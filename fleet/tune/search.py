@@ -9,7 +9,8 @@ asks follow from the same seed and results, so a study is resumed by telling it 
 3. Before the budget ends, or when nothing promises more than `TOO_LITTLE`, the best candidate
    is confirmed against the default in fresh pairs, A B B A; as many as its gain needs.
 4. It is accepted when the lower bound of its ratio to the default exceeds the margin and the
-   fresh pairs agree; refuted candidates give way to the next. Else the default stays.
+   fresh pairs do not speak against it; a refuted one gives way to the next. Else the default
+   stays.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ POOL = 1500  # cells looked at for each proposal
 STRONG = 4.0  # a gain of so many standard deviations needs one fresh pair only
 MOST_PAIRS = 12
 MOST_RUNS = 600  # beliefs cost the cube of the runs
-SURE = (3.0, 8.0)  # deviations of a gain from which the fresh pairs alone are the claim
+SURE = (6.0, 16.0)  # deviations of a gain from which the fresh pairs alone are the claim
 DEFAULT_TRIES = 3
 
 
@@ -86,10 +87,16 @@ class Verdict:
 class Search:
     """One study over `space`; every method is deterministic given the seed and what was told."""
 
-    def __init__(self, space: SearchSpace, *, seed: int = 0, margin: float = 0.0) -> None:
-        """`margin` is the smallest gain worth keeping, as a log ratio."""
+    def __init__(
+        self, space: SearchSpace, *, seed: int = 0, margin: float = 0.0, defaults: int = 1
+    ) -> None:
+        """`margin` is the smallest gain worth keeping, as a log ratio.
+
+        The default is run `defaults` times before anything else, to learn the noise.
+        """
         self.space = space
         self.margin = margin
+        self.defaults = defaults
         self.model = SurfaceModel(space.params, np.random.default_rng(seed))
         self.runs: list[Run] = []
         self.stopped: Stopped = "budget"
@@ -131,8 +138,8 @@ class Search:
 
     def _propose(self, left: float, pending: Sequence[Cell]) -> Proposal | None:
         default = self.space.default
-        if len(self.model) == 0:
-            if len(self.runs) >= DEFAULT_TRIES:
+        if len(self.model) < self.defaults:
+            if len(self.runs) >= DEFAULT_TRIES + len(self.model):
                 self.stopped = "default-fails"
                 return None
             return Proposal(cell=default, purpose="default")
@@ -169,7 +176,7 @@ class Search:
         """Judge the best contender by all runs; may be asked at any time."""
         default = self.space.default
         candidate = self._candidate or self._best()
-        if candidate is None or candidate == default or len(self.model) == 0:
+        if candidate is None or candidate == default or self._barred[self._order[candidate]]:
             return Verdict(cell=default, gain=0.0, accepted=False, why="nothing beat the default")
         believed, fresh = self._gap(candidate), self._fresh(candidate)
         pairs = self._pairs(candidate)
@@ -180,7 +187,8 @@ class Search:
             return _because(verdict, "no time was left to confirm it")
         if upper(believed) <= self.margin:
             return _because(verdict, "refuted: no better than the default")
-        if lower(believed) <= self.margin or fresh.log_ratio <= self.margin:
+        contradicted = fresh.log_ratio + fresh.deviation <= self.margin
+        if lower(believed) <= self.margin or contradicted:
             return _because(verdict, "inconclusive: its gain is within the noise")
         claim = _claim(believed, fresh)
         return Verdict(
@@ -192,6 +200,17 @@ class Search:
             pairs=pairs,
             why="confirmed",
         )
+
+    def best_so_far(self) -> float:
+        """Return the believed gain of the best cell that was run, 0 when that is the default."""
+        best = self._best() if len(self.model) else None
+        if best is None or best == self.space.default:
+            return 0.0
+        return math.expm1(self._gap(best).log_ratio)
+
+    def believed_ratio(self, cell: Cell) -> Ratio:
+        """Return the log ratio of any cell to the default as all runs make it believed."""
+        return self._gap(cell)
 
     # what comes next
 
@@ -222,10 +241,11 @@ class Search:
         candidate = self._candidate
         if candidate is None:
             return None
+        barred = bool(self._barred[self._order[candidate]])
         if not self._queue:
-            if self.verdict().accepted:
+            if not barred and self.verdict().accepted:
                 return None
-            if self._barred[self._order[candidate]] or upper(self._gap(candidate)) <= self.margin:
+            if barred or upper(self._gap(candidate)) <= self.margin:
                 self._refuted.add(candidate)
                 self._candidate = None
                 return self._begin_to_confirm(left)
@@ -284,21 +304,15 @@ class Search:
         return Ratio(log_ratio=float(gap.mean()), deviation=deviation)
 
     def _fresh(self, cell: Cell) -> Ratio | None:
-        """Log ratio by the confirming runs alone."""
-        pairs = [
+        """Log ratio by the confirming runs of `cell`, which nothing selected, and the default's."""
+        default = self.space.default
+        runs = [
             (at, run.cell == cell, run.log_value)
             for at, run in enumerate(self.runs)
-            if run.purpose == "confirm"
-            and run.cell in (cell, self.space.default)
-            and run.log_value is not None
-            and self._confirms(at, cell)
+            if run.log_value is not None
+            and (run.cell == default or (run.cell == cell and run.purpose == "confirm"))
         ]
-        return paired_ratio(pairs, noise=self.model.noise, drift=self.model.drift)
-
-    def _confirms(self, at: int, cell: Cell) -> bool:
-        """Whether a default's run stands beside a run of `cell` of the same confirmation."""
-        near = self.runs[max(at - 2, 0) : at + 3]
-        return any(run.cell == cell and run.purpose == "confirm" for run in near)
+        return paired_ratio(runs, noise=self.model.noise, drift=self.model.drift)
 
     def _pairs(self, cell: Cell) -> int:
         return sum(
