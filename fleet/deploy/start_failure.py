@@ -41,7 +41,7 @@ def _rule(cause: str, pattern: str, message: str, fix: str) -> _Rule:
 _RULES = (
     _rule("port-in-use", r"couldn't bind (?:HTTP|to) server socket|address already in use",
           "the port is in use", "choose another `port:`, or end what listens there"),
-    _rule("file-missing", r"failed to open GGUF file.*No such file|no such file or directory",
+    _rule("file-missing", r"(?: E |error:|failed).*No such file or directory",
           "a file is missing", "check the model's path and that it is mounted"),
     _rule("no-permission", r"failed to open GGUF file.*Permission denied|permission denied",
           "a file cannot be read", "check the owner and mode of the model and its folders"),
@@ -68,6 +68,8 @@ _RULES = (
           "the image has no kernels for this GPU", "use an image built for its architecture"),
     _rule("rpc", r"Failed to connect to .*:\d+|RPC handshake failed|RPC server version mismatch",
           "an RPC worker does not answer or is another build", "start it first; same build"),
+    _rule("assertion", r"GGML_ASSERT\(|GGML_ABORT|terminate called after throwing",
+          "the engine stopped itself", "it is a bug or a setting that this build cannot do"),
     _rule("not-installed", r"xllamacpp is not installed|exec: \"?[\w/.-]+\"?: (?:executable file )?"
           r"not found|No module named",
           "the engine is not installed there", "`pip install 'fleet[demo]'`, or another image"),
