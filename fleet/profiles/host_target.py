@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING
 from yaml.nodes import ScalarNode
 
 from fleet.errors import UserError
-from fleet.profiles.field_types import (
-    Field,
-    Integer,
-    JsonSchema,
-    Mistake,
-    Reading,
-    Record,
-    Text,
-)
+from fleet.profiles.container_fields import Record
 from fleet.profiles.kinds import HostTarget
+from fleet.profiles.reading import Field, JsonSchema, Mistake, Reading
+from fleet.profiles.scalar_fields import Integer, Text
 
 if TYPE_CHECKING:
     from yaml.nodes import Node

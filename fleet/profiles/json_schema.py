@@ -8,7 +8,7 @@ from fleet.profiles.kind_tables import FORMAT_VERSION
 from fleet.profiles.parse_profile import RECORDS
 
 if TYPE_CHECKING:
-    from fleet.profiles.field_types import JsonSchema
+    from fleet.profiles.reading import JsonSchema
 
 
 def json_schema(kind: str) -> JsonSchema:

@@ -9,22 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet.profiles import kinds
-from fleet.profiles.field_types import (
-    RATE,
-    SIZE,
-    Choice,
-    Field,
-    FieldType,
-    Flag,
-    Integer,
-    Items,
-    MapOf,
-    Record,
-    Scalar,
-    Settings,
-    Text,
-)
+from fleet.profiles.container_fields import Items, MapOf, Record, Settings
 from fleet.profiles.host_target import ADDRESS, HostEntry
+from fleet.profiles.reading import Field, FieldType
+from fleet.profiles.scalar_fields import RATE, SIZE, Choice, Flag, Integer, Scalar, Text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

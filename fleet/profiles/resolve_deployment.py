@@ -6,7 +6,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.errors import UserError
-from fleet.profiles.field_types import Choice, Flag, Integer, Measure, Mistake, Text
 from fleet.profiles.kind_tables import TABLES
 from fleet.profiles.kinds import (
     LAYERS,
@@ -23,6 +22,8 @@ from fleet.profiles.kinds import (
 )
 from fleet.profiles.model_file import is_model, model_of
 from fleet.profiles.problems import near_name
+from fleet.profiles.reading import Mistake
+from fleet.profiles.scalar_fields import ScalarField
 from fleet.profiles.settings_table import SETTINGS, parse_setting
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 COMMAND_LINE = "--set"
 _CHOICES = ("hardware", "model", "engine", "workload")
 _RANK = {layer: rank for rank, layer in enumerate(LAYERS)}
-_SIMPLE = (Text, Integer, Flag, Choice, Measure)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -151,7 +151,7 @@ def _own_key(key: str, text: str, word: str) -> Any:  # noqa: ANN401 - as the ke
     known = {name: row.type for name, row in TABLES["deployment"].fields.items()}
     where = f"{COMMAND_LINE} {word}"
     type_ = known.get(key)
-    if not isinstance(type_, _SIMPLE) or key not in _OWN:
+    if not isinstance(type_, ScalarField) or key not in _OWN:
         near = near_name(key, [*SETTINGS, *known])
         fix = f"did you mean `{near}`?" if near else "`fleet schema deployment` lists the settings"
         raise UserError("unknown setting", where=where, fix=fix)

@@ -316,7 +316,7 @@ def _sampling() -> Iterable[SettingRow]:
     ):
         yield _float(name, "request", low, high, meaning, lossless=False)
     yield _int("top_k", "request", 0, 2**20, "default candidates", lossless=False)
-    yield _int("repeat_last_n", "request", -1, 2**20, "tokens penalised", lossless=False)
+    yield _int("repeat_last_n", "request", 0, 2**20, "tokens penalised", lossless=False)
     yield _int("seed", "request", -1, 2**32 - 1, "default seed, -1 random", lossless=False)
     yield _int("n_predict", "request", -1, 2**31 - 1, "most tokens generated", "tokens")
     yield _text("samplers", "request", "samplers in order, `;` between", lossless=False)

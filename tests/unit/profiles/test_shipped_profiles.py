@@ -8,9 +8,10 @@ import jsonschema
 import pytest
 import yaml
 
+from fleet.facts.architecture_records import model_facts_from_record
 from fleet.profiles.json_schema import json_schema
 from fleet.profiles.kind_tables import TABLES
-from fleet.profiles.kinds import KINDS, ExampleFile, Kind, Profile
+from fleet.profiles.kinds import KINDS, ExampleFile, Kind, ModelProfile, Profile
 from fleet.profiles.library import ProfileLibrary, ProfileSource
 from fleet.profiles.parse_profile import check_profile
 from fleet.profiles.references import broken_references
@@ -98,6 +99,15 @@ def test_the_example_documents_every_setting() -> None:
     shown = set(EXAMPLE["deployment"]["settings"]) | set(EXAMPLE["deployment"]["pinned"])
 
     assert shown == set(SETTINGS)
+
+
+@pytest.mark.parametrize("name", sorted(WANTED["model"]))
+def test_a_models_architecture_and_context_are_on_record(name: str) -> None:
+    model = LIBRARY.find(ModelProfile, name)
+
+    assert model.architecture is not None
+    facts = model_facts_from_record(model.architecture, model.quant)
+    assert model.context_train in (None, facts.n_ctx_train)
 
 
 def test_deepseek_epyc_is_the_improved_launch() -> None:
