@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fleet.compiler.dialects.llama_cpp_speculation import kinds_of_speculation
 from fleet.compiler.launch_config import Warn
-from fleet.compiler.planned_context import planned_slot_context
+from fleet.compiler.planned_context import longest_context, padded, planned_slot_context
 from fleet.errors import UserError
 from fleet.profiles.settings_table import IK_KV_TYPES, SETTINGS
 from fleet.sizes import MIB
@@ -27,13 +27,6 @@ _BLOCK = 32  # values of one quantized block
 _SAME_TYPES = (10189, 10229)
 # pairs for which official CUDA images have a flash-attention kernel
 CUDA_PAIRS = frozenset({("f16", "f16"), ("bf16", "bf16"), ("q8_0", "q8_0"), ("q4_0", "q4_0")})
-_LONGER_CONTEXT = (
-    "rope_scaling",
-    "rope_scale",
-    "rope_freq_base",
-    "rope_freq_scale",
-    "yarn_orig_ctx",
-)
 _DRAFTLESS = frozenset({"draft-mtp"})
 
 
@@ -50,11 +43,11 @@ def check_settings(
     """Return warnings. Raises `UserError` that names the setting and what would do instead."""
     _check_dangerous(settings, allow_dangerous=allow_dangerous)
     if build.engine == "vllm":
-        _check_trained(int(settings.get("ctx_size", 0)), settings, trained)
+        _check_context(settings, trained, build)
         return ()
     _check_cache_types(settings, build, model)
     _check_cuda_pair(settings, build, host)
-    _check_context(settings, trained)
+    _check_context(settings, trained, build)
     _check_speculation(settings, model)
     if settings.get("split_mode") == "tensor" and settings.get("flash_attention") == "off":
         raise _wrong("split_mode", "`tensor` needs flash attention", "set `flash_attention: on`")
@@ -108,21 +101,19 @@ def _check_cuda_pair(settings: Settings, build: BuildFacts, host: HostFacts) -> 
         raise _wrong("cache_type_k", message, fix)
 
 
-def _check_context(settings: Settings, trained: int | None) -> None:
+def _check_context(settings: Settings, trained: int | None, build: BuildFacts) -> None:
     slot = planned_slot_context(settings) or 0
     if settings.get("kv_unified"):
         slot //= int(settings.get("parallel", 1))
-    _check_trained(slot, settings, trained)
-
-
-def _check_trained(slot: int, settings: Settings, trained: int | None) -> None:
-    stretched = any(name in settings for name in _LONGER_CONTEXT)
+    longest = longest_context(settings, trained, build)
     # padding alone may go past a trained context that is no multiple of it
-    if trained and slot > -(-trained // 256) * 256 and not stretched:
-        message = f"{slot} tokens a slot are more than the {trained} the model was trained with"
-        raise _wrong(
-            "ctx_size", message, f"at most {trained} for each slot, or `rope_scaling: yarn`"
-        )
+    if trained is None or longest is None or slot <= padded(longest):
+        return
+    message = f"{slot} tokens a slot are more than the {longest} it was trained for or can be stretched to"
+    fix = f"at most {longest} for each slot"
+    if build.engine not in {"llama.cpp", "embedded"} or "rope_scaling" not in settings:
+        fix += ", or `rope_scaling: yarn` with `rope_scale` (llama.cpp: since b10809)"
+    raise _wrong("ctx_size", message, fix)
 
 
 def _check_speculation(settings: Settings, model: ModelFacts | None) -> None:

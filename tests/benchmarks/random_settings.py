@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from fleet.compiler.compile_deployment import compile_deployment
-from fleet.compiler.planned_context import planned_slot_context
+from fleet.compiler.planned_context import longest_context, planned_slot_context
 from fleet.errors import UserError
 from fleet.facts.gguf_header import read_header
 from fleet.facts.known_builds import build_facts
@@ -113,7 +113,7 @@ def try_one(engine: Engine, settings: dict, model: Path, facts: ModelFacts) -> O
         )[0]  # fmt: skip
     except UserError as refusal:
         return Outcome("refused", f"{refusal.where}: {refusal.message}")
-    planned = planned_slot_context(dict(launch.settings), facts.n_ctx_train)
+    planned = _planned(launch, engine.build, facts)
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
             [*engine.words, *launch.argv], stdout=log, stderr=log,
@@ -129,6 +129,11 @@ def try_one(engine: Engine, settings: dict, model: Path, facts: ModelFacts) -> O
             tail = "".join(log.readlines()[-6:])
             return Outcome("wrong", f"{wrong}\n{' '.join(launch.argv)}\n{tail}")
     return Outcome("ok")
+
+
+def _planned(launch: LaunchConfig, build: BuildFacts, facts: ModelFacts) -> int | None:
+    settings = dict(launch.settings)
+    return planned_slot_context(settings, longest_context(settings, facts.n_ctx_train, build))
 
 
 def look(process: subprocess.Popen, launch: LaunchConfig, planned: int | None) -> str | None:

@@ -11,6 +11,7 @@ from fleet.profiles.kinds import (
     Deployment,
     EngineProfile,
     HardwareProfile,
+    HostTarget,
     ModelProfile,
     Place,
     SettingValue,
@@ -33,6 +34,11 @@ WITH_780M = HostFacts(
     name="local", cores=8, cpus=tuple(range(16)), probed=True,
     gpus=(Gpu(name="780M", backend="vulkan", memory=ByteSize(32 * GIB), unified=True),),
 )  # fmt: skip
+
+HOSTS = (
+    HostTarget(name="a", address="a", fabric_address="10.0.0.1", fabric_interface="eth1"),
+    HostTarget(name="b", address="b", fabric_address="10.0.0.2", fabric_interface="eth1"),
+)
 
 
 def deployment(

@@ -132,7 +132,7 @@ SMALL: Mapping[str, tuple[int, int]] = {
     "ngram_size_n": (2, 16), "ngram_size_m": (2, 48), "ngram_min_hits": (1, 4),
     "ngram_mod_match": (16, 32), "ngram_mod_min": (1, 8), "ngram_mod_max": (8, 64),
     "yarn_orig_ctx": (0, 512), "n_predict": (-1, 64), "top_k": (0, 100),
-    "repeat_last_n": (-1, 64), "seed": (-1, 10**6), "timeout": (10, 600),
+    "repeat_last_n": (0, 64), "seed": (-1, 10**6), "timeout": (10, 600),
     "sse_ping_interval": (1, 60), "reasoning_budget": (-1, 0), "log_verbosity": (0, 5),
 }  # fmt: skip
 FRACTIONS: Mapping[str, tuple[float, float]] = {

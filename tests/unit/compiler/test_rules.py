@@ -10,15 +10,11 @@ from fleet.compiler.compile_deployment import compile_deployment
 from fleet.errors import UserError
 from fleet.facts.host_facts import NumaNode
 from fleet.facts.known_builds import build_facts
-from fleet.profiles.kinds import HostTarget, Tls
+from fleet.profiles.kinds import Tls
 from fleet.sizes import GIB, ByteSize
-from support.deployments import HERE, WITH_CUDA, deployment, launch, launches, value_of
+from support.deployments import HERE, HOSTS, WITH_CUDA, deployment, launch, launches, value_of
 
 pytestmark = pytest.mark.pure
-HOSTS = (
-    HostTarget(name="a", address="a", fabric_address="10.0.0.1", fabric_interface="eth1"),
-    HostTarget(name="b", address="b", fabric_address="10.0.0.2", fabric_interface="eth1"),
-)
 
 
 @pytest.mark.parametrize("architecture", ["deepseek-v3.2", "kimi-k2", "deepseek-v4-flash"])
@@ -54,9 +50,10 @@ def test_cuda_takes_only_pairs_with_a_kernel(k: str, v: str) -> None:
 def test_a_context_beyond_training_is_refused() -> None:
     with pytest.raises(UserError, match="trained"):
         launch({"ctx_size": 65536}, build="b11549", architecture="gemma3-270m")
-    assert launch(
-        {"ctx_size": 65536, "rope_scaling": "yarn"}, build="b11549", architecture="gemma3-270m"
-    )
+    stretched = {"ctx_size": 65536, "rope_scaling": "yarn", "rope_scale": 2}
+    assert launch(stretched, build="b11549", architecture="gemma3-270m")
+    with pytest.raises(UserError, match="32768"):
+        launch(stretched, build="b10434", architecture="gemma3-270m")
     assert launch({"ctx_size": 65536, "parallel": 2}, build="b11549", architecture="gemma3-270m")
 
 
