@@ -109,7 +109,8 @@ def _check_context(settings: Settings, trained: int | None, build: BuildFacts) -
     # padding alone may go past a trained context that is no multiple of it
     if trained is None or longest is None or slot <= padded(longest):
         return
-    message = f"{slot} tokens a slot are more than the {longest} it was trained for or can be stretched to"
+    bound = f"the {longest} it was trained for or can be stretched to"
+    message = f"{slot} tokens a slot are more than {bound}"
     fix = f"at most {longest} for each slot"
     if build.engine not in {"llama.cpp", "embedded"} or "rope_scaling" not in settings:
         fix += ", or `rope_scaling: yarn` with `rope_scale` (llama.cpp: since b10809)"
