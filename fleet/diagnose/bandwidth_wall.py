@@ -31,7 +31,7 @@ class Wall:
         )
 
 
-AT_THE_WALL = 0.6  # real decoders reach 60 to 85% of the nominal bandwidth
+AT_THE_WALL = 0.5  # real decoders reach 50 to 85% of the nominal bandwidth
 
 
 def bandwidth_wall(tg_tps: float, bytes_a_second: float, active_bytes: float) -> Wall:

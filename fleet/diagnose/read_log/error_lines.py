@@ -153,6 +153,8 @@ TROUBLES = (
     Trouble("oom-kill", "oom-host"),
     Trouble("oom_reaper", "oom-host"),
     Trouble("OOMKilled", "oom-host"),
+    Trouble("exited with status 137", "oom-host"),
+    Trouble("exited with code 137", "oom-host"),
     Trouble("status=9/KILL", "oom-host"),
     Trouble("A process of this unit has been killed by the OOM killer", "oom-host"),
     Trouble("CUDA out of memory", "oom", _torch),
@@ -211,6 +213,9 @@ TROUBLES = (
     Trouble("checkpoint restore failed", "restore-failed"),
     Trouble("checkpoint size mismatch", "restore-failed"),
     Trouble("no usable GPU found", "no-gpu"),
+    Trouble("overriden to CPU", "experts-on-cpu"),
+    Trouble("overridden to CPU", "experts-on-cpu"),
+    Trouble("is not a valid model identifier", "model-missing"),
     Trouble("context shift", "context-shift"),
     Trouble("Flash Attention was auto, set to disabled", "fa-off"),
     Trouble("flash_attn is not compatible", "fa-off"),
@@ -232,7 +237,7 @@ _HINTS = re.compile(
     "fail|rror|emory|[Kk]ill|KILL|reaper|alloc|ASSERT|[Aa]bort|ABORT|fault|termin|crash|Dead|bind"
     "|already|rgument|xceed|maximum| shift|purging|could|lash|[Qq]uantized V|balancing|multimodal|usable|lost"
     "|speculative|Common part|device code|driver|K-shift|retrying|buffer for|kernel image"
-    "|longer than|mismatch|CUDA-capable"
+    "|longer than|mismatch|CUDA-capable|overrid|identifier|exited"
 )
 
 

@@ -6,6 +6,8 @@ import re
 import shlex
 from typing import TYPE_CHECKING
 
+from fleet.diagnose.read_log.log_reading import SHOWN
+
 if TYPE_CHECKING:
     from fleet.diagnose.read_log.log_reading import LogReading
     from fleet.diagnose.read_log.task_assembly import TaskAssembly
@@ -109,11 +111,13 @@ def _ik_cache(assembly: TaskAssembly, text: str) -> bool:
     return True
 
 
-def mark_mismatch(assembly: TaskAssembly) -> None:
+def mark_mismatch(assembly: TaskAssembly, number: int, line: str) -> None:
     """`Common part does not match fully`: the running task's prompt differs from the cache."""
     assembly.reading.marks.add("ik-cache")
-    if assembly.current is not None:
-        assembly.current.mismatch = True
+    task = assembly.current
+    if task is not None:
+        task.mismatch = True
+        task.line, task.text = number, line[:SHOWN]
 
 
 def read_options(reading: LogReading, text: str) -> None:
@@ -135,7 +139,8 @@ def read_options(reading: LogReading, text: str) -> None:
 _OLD_SIDE = re.compile(r"^(?:cache\s*:|old: ?(?:\.\.\.)?)\s?(.*)")
 _NEW_SIDE = re.compile(r"^(?:prompt\s*:|new: ?(?:\.\.\.)?)\s?(.*)")
 _VOLATILE = re.compile(r"cch=[0-9a-f]{3,}|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\b\d\d:\d\d:\d\d\b")
-_END = re.compile(r"(?:<\|im_end\|>|<\|eot_id\|>|</s>|<end_of_turn>|<\|end\|>)\s*$")
+_ENDS = ("<|im_end|>", "<|eot_id|>", "</s>", "<end_of_turn>", "<|end|>", "<|endoftext|>")
+_TOOL = re.compile(r'"name"\s*:\s*"([^"]+)"')
 
 
 def read_rest(assembly: TaskAssembly, text: str, number: int) -> None:
@@ -153,13 +158,35 @@ def _compare_sides(reading: LogReading, cache: str, prompt: str, number: int, te
     """Name what differs between the cached text and the prompt."""
     if not cache:
         return
-    if ("<think>" in cache) != ("<think>" in prompt) or (
-        "</think>" in cache and "</think>" not in prompt
-    ):
-        reading.saw("think-differs", number, text)
-    elif _VOLATILE.search(cache) and _VOLATILE.search(prompt):
-        reading.saw("volatile-differs", number, text)
-    elif '"name"' in cache and sorted(cache) == sorted(prompt):
-        reading.saw("tools-differ", number, text)
-    elif _END.search(cache) and cache.startswith(prompt[: len(cache) // 2]):
-        reading.saw("eos-differs", number, text)
+    for kind, differs in SIDES:
+        if differs(cache, prompt):
+            reading.saw(kind, number, text)
+            return
+
+
+def _think(cache: str, prompt: str) -> bool:
+    return any((tag in cache) != (tag in prompt) for tag in ("<think>", "</think>"))
+
+
+def _tools(cache: str, prompt: str) -> bool:
+    a, b = _TOOL.search(cache), _TOOL.search(prompt)
+    return a is not None and b is not None and a[1] != b[1]
+
+
+def _end_twice(cache: str, prompt: str) -> bool:
+    return any(
+        end + end in cache or (cache.startswith(end) and not prompt.startswith(end))
+        for end in _ENDS
+    )
+
+
+def _volatile(cache: str, prompt: str) -> bool:
+    return _VOLATILE.search(cache) is not None and _VOLATILE.search(prompt) is not None
+
+
+SIDES = (
+    ("think-differs", _think),
+    ("tools-differ", _tools),
+    ("eos-differs", _end_twice),
+    ("volatile-differs", _volatile),
+)

@@ -121,13 +121,14 @@ class LogReader:
         if handler is None:
             self._trouble(text, line, number)
             return
+        if handler is slot_lines.launch:
+            task = self._launched(task, key, line, number)
         event = handler(self.reading, task, text)
         if event is not None:
             self.reading.saw(event, number, line)
         if handler is slot_lines.release:
             self.assembly.release(task)
-        elif handler is slot_lines.launch:
-            self._launched(task, line)
+            self._tick(line)
         elif self._number < 0 and handler is slot_lines.prompt_timing:
             self._head = ""
             self.assembly.tasks[key] = task
@@ -137,17 +138,23 @@ class LogReader:
         self._seen_slots = True
         self.reading.marks.add("slots" if clock_seconds(line) is None else "stamps")
 
-    def _launched(self, task: Task, line: str) -> None:
-        seconds = clock_seconds(line) if "stamps" in self.reading.marks else None
-        if seconds is not None:
-            task.at = seconds
-            self._tick(seconds)
-
-    def _tick(self, seconds: float) -> None:
-        """See whether the clock went back, which is a new start."""
-        if seconds < self._clock - _RESTART_S:
+    def _launched(self, task: Task, key: Key, line: str, number: int) -> Task:
+        """Begin a task; a clock that went back, or a number used twice, is a new start."""
+        again = task.launched and task.released is not None
+        if self._tick(line) or again:
             self._restart()
+            task = self.assembly.open(key, self._number, number, line)
+            self._task = task
+        return task
+
+    def _tick(self, line: str) -> bool:
+        """Move the clock; True when it went back."""
+        seconds = clock_seconds(line) if "stamps" in self.reading.marks else None
+        if seconds is None:
+            return False
+        back = seconds < self._clock - _RESTART_S
         self._clock = seconds
+        return back
 
     def _restart(self) -> None:
         reading = self.reading
@@ -324,7 +331,7 @@ class LogReader:
         if event:
             self.reading.saw(event, number, line)
             if event == "mismatch":
-                old_lines.mark_mismatch(self.assembly)
+                old_lines.mark_mismatch(self.assembly, number, line)
         elif "devices:" in text or "Device 0" in text or "buffer size" in text:
             start_lines.device(self.reading, text)
         else:

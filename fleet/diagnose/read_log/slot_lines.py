@@ -51,10 +51,11 @@ SLACK = 0.03  # of a time, before its count and rate are said to disagree with i
 HYBRID_WINDOWS = (0, 1)  # n_swa of a memory that is recurrent, newer and older builds
 
 
-def _rate(text: str | None) -> float | None:
-    if text is None or "n" in text:  # inf, nan
-        return None
-    return float(text)
+def _rate(found: re.Match[str]) -> float | None:
+    """Return the printed rate; builds of 2023 print none, and inf or nan is none."""
+    if found[3] is None:
+        return round(int(found[2]) / float(found[1]) * 1000, 2) if float(found[1]) else None
+    return None if "n" in found[3] else float(found[3])
 
 
 def prompt_timing(reading: LogReading, task: Task, text: str) -> None:
@@ -62,7 +63,7 @@ def prompt_timing(reading: LogReading, task: Task, text: str) -> None:
     found = _TIMING.match(text)
     if found:
         task.pp_ms, task.processed = float(found[1]), int(found[2])
-        task.pp_tps = _rate(found[3])
+        task.pp_tps = _rate(found)
         _agree(reading, task, "prompt", task.pp_ms, task.processed, task.pp_tps)
 
 
@@ -71,7 +72,7 @@ def eval_timing(reading: LogReading, task: Task, text: str) -> None:
     found = _TIMING.match(text)
     if found:
         task.tg_ms, task.gen = float(found[1]), int(found[2])
-        task.tg_tps = _rate(found[3])
+        task.tg_tps = _rate(found)
         _agree(reading, task, "generation", task.tg_ms, task.gen, task.tg_tps)
 
 

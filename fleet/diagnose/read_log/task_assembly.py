@@ -96,19 +96,22 @@ class TaskAssembly:
 
     def restart(self) -> None:
         """A new start begins: slots are empty and numbers begin again."""
-        self.end()
+        self._close_all()
         self.held.clear()
         self.idle()
 
     def end(self) -> None:
         """The log is over: close what is open."""
-        for key, task in list(self.tasks.items()):
-            self.close(task, key)
-        self.tasks.clear()
+        self._close_all()
         for key, task in self.chosen.items():
             if task.lcp is not None or task.processed is not None:
                 self.close(task, key)
         self.chosen.clear()
+
+    def _close_all(self) -> None:
+        for key, task in list(self.tasks.items()):
+            self.close(task, key)
+        self.tasks.clear()
 
     def close(self, task: Task, key: Key) -> None:
         """Derive what is missing and hand the task on."""

@@ -45,6 +45,8 @@ def is_vllm(line: str) -> bool:
         or "APIServer pid" in line
         or "KV cache memory" in line
         or "KV cache is needed" in line
+        or "the cache blocks" in line
+        or "attention block size" in line
         or "Avg prompt throughput" in line
         or "SpecDecoding metrics" in line
         or (".py:" in line and _CALLER.search(line) is not None)

@@ -1,0 +1,221 @@
+"""The reader and the rules on excerpts of every engine and year, and on bad input."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from epyc_log import epyc_log
+from variants import VARIANTS, Variant
+
+from fleet.diagnose.compare_runs import compare_runs
+from fleet.diagnose.diagnosis import diagnose, diagnose_log
+from fleet.diagnose.diagnosis_json import diagnosis_json
+from fleet.diagnose.diagnosis_text import comparison_text, diagnosis_text
+from fleet.diagnose.finding_table import TABLE
+from fleet.diagnose.fix_overlay import fix_settings
+from fleet.diagnose.log_rules import RULES
+from fleet.diagnose.read_log import error_lines
+from fleet.errors import UserError
+from fleet.profiles.settings_table import SETTINGS
+
+pytestmark = pytest.mark.pure
+
+
+def answer(log: str | bytes) -> dict[str, Any]:
+    raw = log.encode() if isinstance(log, str) else log
+    found: dict[str, Any] = json.loads(json.dumps(diagnosis_json(diagnose([raw]))))
+    return found
+
+
+def codes(log: str) -> list[str]:
+    return [finding["code"] for finding in answer(log)["findings"]]
+
+
+def inner(found: Any, path: str) -> Any:
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, dict) else None
+    return found
+
+
+@pytest.mark.parametrize("variant", VARIANTS, ids=lambda variant: variant.name)
+def test_reads_each_engine_and_year(variant: Variant) -> None:
+    found = answer(variant.log)
+
+    said = {finding["code"] for finding in found["findings"]}
+    assert variant.findings <= said
+    assert not variant.traps & said
+    assert {path: inner(found, path) for path in variant.figures} == variant.figures
+
+
+def test_every_rule_has_a_row_and_every_row_a_rule() -> None:
+    assert set(RULES) == set(TABLE)
+
+
+def test_fixes_are_settings_that_profiles_know() -> None:
+    named = {name for row in TABLE.values() for name, _ in row.settings}
+
+    assert named <= set(SETTINGS)
+
+
+def test_every_sentence_passes_the_quick_look() -> None:
+    missed = [
+        one.literal for one in error_lines.TROUBLES if not error_lines._HINTS.search(one.literal)
+    ]
+
+    assert missed == []
+
+
+def test_a_slow_epyc_is_told_in_the_order_of_remedies() -> None:
+    found = answer(epyc_log())
+
+    letters = [finding["priority"] for finding in found["findings"]]
+    assert [letter for letter in dict.fromkeys(letters) if letter != "info"] == ["A", "B", "C", "D"]
+    rows = [
+        (t["task"], t["processed_tokens"], t["gen_tokens"], t["pp_tps"], t["tg_tps"])
+        for t in found["tasks"]
+    ]
+    assert rows[1] == (1026, 857, 1024, 74.47, 15.21)
+    assert rows[3] == (3034, 4865, 1024, 100.22, 14.22)
+    assert len(found["notes"]) == 2
+    assert all(note.startswith("task 2051:") for note in found["notes"])
+    assert found["kv_type"] == {"k": "f16", "v": "f16", "mla": True}
+
+
+def test_evidence_is_at_most_five_lines_that_stand_in_the_log() -> None:
+    log = epyc_log()
+    lines = log.splitlines()
+
+    for finding in answer(log)["findings"]:
+        assert len(finding["evidence"]) <= 5
+        for line in finding["evidence"]:
+            assert line["text"] in lines[line["line"] - 1]
+
+
+def test_only_the_first_marker_of_a_task_is_a_hit() -> None:
+    log = "\n".join(
+        f"slot update_slots: id  0 | task 3 | n_tokens = {at}, memory_seq_rm [{at}, end)"
+        for at in (0, 2048, 4096)
+    )
+
+    found = answer(f"slot launch_slot_: id  0 | task 3 | processing task\n{log}\n")
+
+    assert found["cached_tokens"] == 0
+
+
+def test_two_starts_in_one_file_are_two() -> None:
+    start = (
+        "0.01.000.000 I slot launch_slot_: id  0 | task 0 | processing task, is_child = 0\n"
+        "0.09.000.000 I slot      release: id  0 | task 0 | stop processing: n_tokens = 50, truncated = 0\n"
+    )
+
+    found = answer(start + start)
+
+    assert found["starts"] == 2
+    assert [task["task"] for task in found["tasks"]] == [0, 0]
+
+
+def test_more_than_ten_thousand_tasks_keep_both_ends_and_say_so() -> None:
+    log = "".join(
+        f"slot launch_slot_: id  0 | task {n} | processing task, is_child = 0\n"
+        f"slot update_slots: id  0 | task {n} | n_tokens = 5, memory_seq_rm [5, end)\n"
+        for n in range(10_500)
+    )
+
+    found = answer(log)
+
+    assert found["task_count"] == 10_500
+    assert [found["tasks"][0]["task"], found["tasks"][-1]["task"]] == [0, 10_499]
+    assert len(found["tasks"]) == 2_000
+    assert "first and last" in found["notes"][-1]
+
+
+def test_unequal_runs_are_not_compared() -> None:
+    one = diagnose([epyc_log().encode()])
+    other = diagnose([epyc_log().replace(" 1024 runs", "  512 runs").encode()])
+
+    comparison = compare_runs(one, other)
+
+    assert not comparison.comparable
+    assert "output tokens" in comparison_text(comparison)
+    assert compare_runs(one, one).comparable
+
+
+def test_the_fixes_name_each_setting_once() -> None:
+    fixes = fix_settings(diagnose([epyc_log().encode()]).findings)
+
+    assert fixes["cache_type_k"] == ("q8_0", "KV_F16")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "latin-1"])
+def test_other_encodings_are_read(encoding: str) -> None:
+    log = ("# caf\u00e9\n" + epyc_log()).encode(encoding)
+
+    assert answer(log)["task_count"] == 4
+
+
+def test_gzip_is_read_even_when_it_is_cut() -> None:
+    packed = gzip.compress(epyc_log().encode())
+
+    assert answer(packed)["task_count"] == 4
+    assert answer(packed[: len(packed) * 2 // 3])["lines"] > 0
+
+
+@pytest.mark.parametrize("raw", [b"GGUF" + bytes(500), bytes(range(32)) * 40])
+def test_a_binary_file_is_refused(raw: bytes) -> None:
+    with pytest.raises(UserError, match="binary"):
+        diagnose([raw])
+
+
+@pytest.mark.parametrize("raw", [b"hello\nworld\n", b"\n\n"])
+def test_a_text_that_is_no_log_is_refused(raw: bytes) -> None:
+    with pytest.raises(UserError, match="no log"):
+        diagnose_log([raw], "x.txt")
+
+
+def test_damaged_gzip_is_refused() -> None:
+    with pytest.raises(UserError, match="damaged"):
+        diagnose([b"\x1f\x8b\x08\x00" + b"\xff" * 50])
+
+
+def test_a_line_without_end_stays_small() -> None:
+    chunks = (b"x" * (1 << 20) for _ in range(8))
+
+    assert diagnose(chunks).reading.lines <= 8
+
+
+ALL = "\n".join(variant.log for variant in VARIANTS) + epyc_log()
+
+
+@settings(max_examples=200, suppress_health_check=list(HealthCheck))
+@given(st.data())
+def test_mutated_logs_never_crash_the_reader(data: st.DataObject) -> None:
+    diagnosis_text(diagnose([mutated(ALL, data)]))
+
+
+def mutated(log: str, data: st.DataObject) -> bytes:
+    """Cut, repeat, swap and spoil pieces of a log."""
+    raw = bytearray(log.encode())
+    begin = data.draw(st.integers(0, len(raw) - 1))
+    raw = raw[begin : begin + data.draw(st.integers(1, 6000))]
+    for _ in range(data.draw(st.integers(0, 12))):
+        at = data.draw(st.integers(0, len(raw)))
+        piece = data.draw(st.one_of(st.binary(max_size=8), st.sampled_from(SPOILERS)))
+        raw[at : at + data.draw(st.integers(0, 30))] = piece
+    return bytes(raw).replace(b"\x1f\x8b", b"").lstrip(b"GGUF") or b"\n"
+
+
+SPOILERS = (
+    b" | task ", b" id  ", b"-1", b"99999999999999999999", b"nan", b"inf", b"\n", b"{", b"}",
+    b'{"msg":', b'"timings":{"prompt_n":1}', b"0 / 0", b"= ", b"\x00", b"\xff\xfe", b"slot ",
+    b"srv ", b"INFO [ f] ", b" | id_slot=0 id_task=1 p0=", b"[1] ", b"a  | ", b"vllm:x 1",
+)  # fmt: skip

@@ -1,0 +1,282 @@
+"""Excerpts in the grammar of each engine and year, and the findings each must (not) give.
+
+A row: name, log, findings that must be there, findings that must not, figures by the words
+of `diagnose --json` (dots for inner ones).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+
+class Variant(NamedTuple):
+    """One excerpt and what it means."""
+
+    name: str
+    log: str
+    findings: set[str] = set()  # noqa: RUF012 - rows are read only
+    traps: set[str] = set()  # noqa: RUF012 - as above
+    figures: dict[str, Any] = {}  # noqa: RUF012 - as above
+
+
+FORCED = (
+    "forcing full prompt re-processing due to lack of cache data (likely due to SWA or "
+    "hybrid/recurrent memory, see a pull request)"
+)
+VARIANTS = (
+    Variant(
+        "newest, three tasks at default verbosity",
+        """\
+0.01.000.000 I srv    load_model: initializing, n_slots = 1, n_ctx_slot = 8192, kv_unified = 'false'
+0.02.000.000 I slot get_availabl: id  0 | task -1 | selected slot by LRU, t_last = -1
+0.02.000.100 I slot launch_slot_: id  0 | task 0 | processing task, is_child = 0
+0.04.000.000 I slot print_timing: id  0 | task 0 | prompt eval time =     500.00 ms /   800 tokens (    0.62 ms per token,  1600.00 tokens per second)
+0.04.000.001 I slot print_timing: id  0 | task 0 |        eval time =    1000.00 ms /    50 tokens (   20.00 ms per token,    50.00 tokens per second)
+0.04.000.002 I slot      release: id  0 | task 0 | stop processing: n_tokens = 849, truncated = 0
+0.05.000.000 I slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, f_sim_best = 0.950 (> 0.100 thold), f_keep = 0.960
+0.05.000.100 I slot launch_slot_: id  0 | task 51 | processing task, is_child = 0
+0.07.000.000 I slot print_timing: id  0 | task 51 | prompt eval time =     520.00 ms /   860 tokens (    0.60 ms per token,  1653.85 tokens per second)
+0.07.000.001 I slot print_timing: id  0 | task 51 |        eval time =    1000.00 ms /    50 tokens (   20.00 ms per token,    50.00 tokens per second)
+0.07.000.002 I slot      release: id  0 | task 51 | stop processing: n_tokens = 909, truncated = 0
+""",
+        {"VERBOSITY_TOO_LOW"},
+        {"CACHE_OFF_SERVER", "CACHE_OFF_REQUEST", "PREFIX_STABLE"},
+        {"cached_tokens": 0, "n_slots": 1, "generation": "gen3-ts"},
+    ),
+    Variant(
+        "September 2025 words",
+        """\
+slot get_availabl: id  0 | task -1 | selected slot by lcs similarity, lcs_len = 900, similarity = 0.750 (> 0.500 thold)
+slot launch_slot_: id  0 | task 7 | processing task
+slot update_slots: id  0 | task 7 | new prompt, n_ctx_slot = 4096, n_keep = 0, n_prompt_tokens = 1200
+slot update_slots: id  0 | task 7 | n_past = 900, cache_tokens.size() = 1300, seq_id = 0, pos_min = 800, n_swa = 512
+slot update_slots: id  0 | task 7 | SWA checkpoint restore, pos_min = 300, pos_max = 811, size = 12.000 MiB
+slot update_slots: id  0 | task 7 | kv cache rm [812, end)
+slot update_slots: id  0 | task 7 | SWA checkpoint create, pos_min = 687, pos_max = 1199, size = 12.012 MiB, total = 2/3 (24.000 MiB)
+slot      release: id  0 | task 7 | stop processing: n_past = 1300, truncated = 0
+""",
+        {"CHECKPOINT_RESTORED", "PREFIX_DIVERGES_LATE", "PARTIAL_REUSE"},
+        {"FULL_REPROCESS_SWA_HYBRID", "PREFIX_DIVERGES_EARLY"},
+        {"cached_tokens": 812, "prompt_tokens": 1200, "checkpoints.created": 1,
+         "checkpoints.restored": 1, "checkpoints.max": 3, "generation": "gen2-slots"},
+    ),
+    Variant(
+        "2024, mainline",
+        """\
+INFO [                    main] build info | tid="1" timestamp=1718000000 build=3100 commit="abc"
+INFO [   launch_slot_with_task] slot is processing task | tid="1" timestamp=1718000001 id_slot=0 id_task=4
+INFO [            update_slots] kv cache rm [p0, end) | tid="1" timestamp=1718000001 id_slot=0 id_task=4 p0=55
+INFO [           print_timings] prompt eval time     =     200.00 ms /   100 tokens (    2.00 ms per token,   500.00 tokens per second) | tid="1" timestamp=1718000003 id_slot=0 id_task=4 t_prompt_processing=200 n_prompt_tokens_processed=100
+INFO [           print_timings] generation eval time =    1000.00 ms /    20 runs   (   50.00 ms per token,    20.00 tokens per second) | tid="1" timestamp=1718000003 id_slot=0 id_task=4
+INFO [            update_slots] slot released | tid="1" timestamp=1718000003 id_slot=0 id_task=4 n_ctx=4096 n_past=174 n_system_tokens=0 n_cache_tokens=174 truncated=false
+""",
+        set(),
+        {"CACHE_OFF_REQUEST"},
+        {"engine": "llama.cpp", "generation": "gen1-2024", "cached_tokens": 55,
+         "prompt_tokens": 155, "gen_tokens": 20, "pp_tps": 500.0, "build": "3100"},
+    ),
+    Variant(
+        "2024, JSON",
+        '{"tid":"1","timestamp":1712000000,"level":"INFO","function":"launch_slot_with_data",'
+        '"line":833,"msg":"slot is processing task","id_slot":0,"id_task":9}\n'
+        '{"tid":"1","timestamp":1712000000,"level":"INFO","function":"update_slots","line":1,'
+        '"msg":"kv cache rm [p0, end)","id_slot":0,"id_task":9,"p0":12}\n'
+        '{"tid":"1","timestamp":1712000002,"level":"INFO","function":"print_timings","line":2,'
+        '"msg":"prompt eval time     =     100.00 ms /    40 tokens (    2.50 ms per token,   '
+        '400.00 tokens per second)","id_slot":0,"id_task":9}\n',
+        figures={"cached_tokens": 12, "processed_tokens": 40, "prompt_tokens": 52,
+                 "generation": "gen1-2024"},
+    ),
+    Variant(
+        "router children side by side",
+        f"""\
+[100] 0.01.000.000 I slot launch_slot_: id  0 | task 5 | processing task, is_child = 0
+[200] 0.01.000.000 I slot launch_slot_: id  0 | task 5 | processing task, is_child = 0
+[100] 0.01.000.001 I slot update_slots: id  0 | task 5 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 900
+[200] 0.01.000.001 I slot update_slots: id  0 | task 5 | new prompt, n_ctx_slot = 4096, n_keep = 0, task.n_tokens = 300
+[100] 0.01.000.002 W slot update_slots: id  0 | task 5 | {FORCED}
+[200] 0.01.000.002 I slot update_slots: id  0 | task 5 | cached n_tokens = 290, memory_seq_rm [290, end)
+""",
+        {"FULL_REPROCESS_SWA_HYBRID", "PREFIX_STABLE"},
+        figures={"checkpoints.forced_full": 1},
+    ),
+    Variant(
+        "compose and JSON lines",
+        "llama-1  | 0.01.000.000 I slot launch_slot_: id  0 | task 5 | processing task\n"
+        "llama-1  | 0.01.000.001 I slot update_slots: id  0 | task 5 | cached n_tokens = 64, "
+        "memory_seq_rm [64, end)\n"
+        '{"type":"log","time":12.5,"level":"info","msg":"slot      release: id  0 | task 5 | '
+        'stop processing: n_tokens = 99, truncated = 0"}\n',
+        figures={"cached_tokens": 64, "generation": "gen3-ts"},
+    ),
+    Variant(
+        "port in use", "srv         start: couldn't bind HTTP server socket, hostname: 127.0.0.1, "
+        "port: 8080\nexiting due to HTTP server error\n", {"PORT_IN_USE"}, {"CRASH"},
+    ),
+    Variant("unknown argument", "error: invalid argument: --flub\n", {"UNKNOWN_ARGUMENT"},
+            {"REMOVED_ARGUMENT"}),
+    Variant("ik's unknown argument", "error: unknown argument: --flub\n", {"UNKNOWN_ARGUMENT"}),
+    Variant("removed option", "error: invalid argument: --no-mmap\n", {"REMOVED_ARGUMENT"},
+            {"UNKNOWN_ARGUMENT"}),
+    Variant(
+        "removed, as the stub says",
+        'error while handling argument "--draft-max": the argument has been removed. use '
+        "--spec-draft-n-max\n", {"REMOVED_ARGUMENT"}, {"UNKNOWN_ARGUMENT"},
+    ),
+    Variant(
+        "vulkan memory", "ggml_vulkan: Device memory allocation of size 1073741824 failed.\n"
+        "ggml_vulkan: Requested buffer size exceeds device memory allocation limit: "
+        "ErrorOutOfDeviceMemory\nalloc_tensor_range: failed to allocate Vulkan0 buffer of size "
+        "1073741824\nllama_model_load: error loading model: unable to allocate Vulkan0 buffer\n",
+        {"OOM_GPU_MODEL"}, {"OOM_HOST", "OOM_GPU_COMPUTE"},
+        {"oom.mib": 1024.0, "oom.stage": "model"},
+    ),
+    Variant(
+        "compute buffers", "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 900.00 MiB on "
+        "device 0: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n_impl: failed to "
+        "allocate CUDA0 buffer of size 943718400\ngraph_reserve: failed to allocate compute "
+        "buffers\nllama_init_from_model: failed to initialize the context: failed to allocate "
+        "compute pp buffers\n", {"OOM_GPU_COMPUTE"}, {"OOM_GPU_MODEL", "OOM_GPU_KV"},
+        {"oom.mib": 900.0, "oom.device": 0},
+    ),
+    Variant(
+        "killed by the kernel", "Mar  1 10:00:00 box kernel: Out of memory: Killed process 77 "
+        "(llama-server) total-vm:1kB\n", {"OOM_HOST"}, {"CRASH"},
+    ),
+    Variant(
+        "host allocation", "ggml_aligned_malloc: insufficient memory (attempted to allocate "
+        "9000.00 MB)\nggml_backend_cpu_buffer_type_alloc_buffer: failed to allocate buffer of "
+        "size 9437184000\n", {"OOM_HOST"}, {"OOM_GPU_MODEL", "OOM_GPU_KV", "OOM_GPU_COMPUTE"},
+    ),
+    Variant(
+        "memory ran out while serving", "CUDA error: out of memory\n  current device: 0, in "
+        "function alloc at /src/ggml-cuda.cu:523\n  cuMemCreate(&handle, reserve_size, &prop, 0)\n"
+        "/src/ggml-cuda.cu:103: CUDA error\n", {"OOM_GPU_COMPUTE", "CRASH"},
+        figures={"crash.file": "ggml-cuda.cu", "crash.line": 103, "crash.error": "out of memory"},
+    ),
+    Variant(
+        "request too long", "srv    send_error: task id = 3, error: request (16002 tokens) exceeds "
+        "the available context size (4096 tokens), try increasing it\n", {"CTX_EXCEEDED"},
+        {"KV_FULL"},
+    ),
+    Variant(
+        "quantized without flash attention",
+        "llama_init_from_model: quantized V cache requires flash_attn to be enabled\n",
+        {"KV_QUANT_NEEDS_FA"}, {"CRASH"},
+    ),
+    Variant(
+        "numa", "WARNING: /proc/sys/kernel/numa_balancing is enabled, this has been observed to "
+        "impair performance\n", {"NUMA_BALANCING_ON"},
+    ),
+    Variant(
+        "no driver", "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is "
+        "detected\nwarning: no usable GPU found, --gpu-layers option will be ignored\n",
+        {"CUDA_INIT_FAILED", "GPU_NOT_USED"},
+    ),
+    Variant(
+        "window cache, both halves", """\
+llama_kv_cache_iswa: creating non-SWA KV cache, size = 8192 cells
+llama_kv_cache:      CUDA0 KV buffer size =    24.00 MiB
+llama_kv_cache: size =   24.00 MiB (  8192 cells,   3 layers,  1/1 seqs), K (q8_0):   12.00 MiB, V (q8_0):   12.00 MiB
+llama_kv_cache_iswa: creating     SWA KV cache, size = 1024 cells
+llama_kv_cache:      CUDA0 KV buffer size =    15.00 MiB
+llama_kv_cache: size =   15.00 MiB (  1024 cells,  15 layers,  1/1 seqs), K (q8_0):    7.50 MiB, V (q8_0):    7.50 MiB
+""", set(), {"KV_F16", "KV_ON_CPU", "MODEL_IS_HYBRID"},
+        {"kv_mib": 39.0, "kv_type.k": "q8_0"},
+    ),
+    Variant(
+        "target and draft", """\
+load_tensors: offloaded 49/49 layers to GPU
+llama_context: constructing llama_context
+llama_context: n_ctx         = 8192
+llama_kv_cache: size =  448.00 MiB (  8192 cells,  28 layers,  1/1 seqs), K (f16):  224.00 MiB, V (f16):  224.00 MiB
+load_tensors: offloaded 25/25 layers to GPU
+llama_context: constructing llama_context
+llama_kv_cache: size =   96.00 MiB (  8192 cells,  24 layers,  1/1 seqs), K (f16):   48.00 MiB, V (f16):   48.00 MiB
+common_speculative_init: adding speculative implementation 'draft-simple'
+""", {"KV_F16"}, {"PARTIAL_OFFLOAD", "SPEC_OFF"},
+        {"kv_mib": 448.0, "gpu_layers": "49/49", "spec_type": "draft-simple", "n_ctx": 8192},
+    ),
+    Variant(
+        "drafts thrown away", "slot print_timing: id  0 | task 3 |\ndraft acceptance rate = 0.06966 "
+        "(   96 accepted /  1378 generated)\n", {"SPEC_LOW_ACCEPTANCE"}, {"SPEC_ACTIVE_GOOD"},
+        {"draft_acceptance": 0.06966},
+    ),
+    Variant(
+        "vllm, hybrid block", "(EngineCore_DP0 pid=9) INFO 03-01 10:00:00 [interface.py:300] "
+        "Setting attention block size to 528 tokens to ensure that attention page size is >= "
+        "mamba page size.\n", {"VLLM_HYBRID_BLOCK_LARGE"},
+        figures={"attention_block_size": 528, "engine": "vllm", "generation": "vllm-v1"},
+    ),
+    Variant(
+        "vllm, preempted", "WARNING 01-02 10:00:00 scheduler.py:1500] Sequence group 5 is preempted "
+        "by PreemptionMode.RECOMPUTE mode because there is not enough KV cache space. "
+        "total_num_cumulative_preemption=51\n", {"VLLM_PREEMPTION"},
+        figures={"vllm.preemptions": 51},
+    ),
+    Variant(
+        "vllm, new words", "(APIServer pid=1) INFO 10-01 10:00:00 [loggers.py:300] Engine 000: Avg "
+        "prompt throughput: 900.0 tokens/s, Avg generation throughput: 50.0 tokens/s, Running: 2 "
+        "reqs, Waiting: 1 reqs, Preemptions: 3, CUDA KV cache usage: 95.5%, Prefix cache hit rate: "
+        "88.0%\n", {"VLLM_KV_PRESSURE", "VLLM_PREEMPTION"}, {"VLLM_PREFIX_HIT_LOW"},
+        {"kv_usage": 0.955, "prefix_hit_rate": 0.88, "waiting": 1},
+    ),
+    Variant(
+        "vllm, no room", "ValueError: No available memory for the cache blocks. Try increasing "
+        "`gpu_memory_utilization` when initializing the engine.\n", {"VLLM_KV_TOO_SMALL"},
+    ),
+    Variant(
+        "device lost", "vk::Queue::submit: ErrorDeviceLost\n", {"CRASH"}, {"OOM_GPU_COMPUTE"},
+    ),
+    Variant(
+        "assertion", "/src/ggml/src/ggml.c:3111: GGML_ASSERT(ggml_can_mul_mat(a, b)) failed\n",
+        {"CRASH"}, figures={"crash.file": "ggml.c", "crash.line": 3111},
+    ),
+    Variant(
+        "clustered checkpoints", "\n".join(
+            "slot update_slots: id  0 | task 8 | erased invalidated context checkpoint (pos_min = "
+            f"{n - 1}, pos_max = {n - 1}, n_tokens = {n}, n_swa = 0, pos_next = 0, size = 9.0 MiB)"
+            for n in (90000, 90500, 91000, 91500)
+        ), {"CHECKPOINTS_INVALIDATED", "CHECKPOINTS_CLUSTERED_AT_TAIL"},
+        figures={"checkpoints.erased_invalidated": 4, "is_hybrid": True},
+    ),
+    Variant(
+        "spread checkpoints", "\n".join(
+            "slot update_slots: id  0 | task 8 | erased invalidated context checkpoint (pos_min = "
+            f"{n - 512}, pos_max = {n - 1}, n_tokens = {n}, n_swa = 512, pos_next = 0, size = 9 MiB)"
+            for n in (8000, 24000, 60000, 91500)
+        ), {"CHECKPOINTS_INVALIDATED"}, {"CHECKPOINTS_CLUSTERED_AT_TAIL", "MODEL_IS_HYBRID"},
+        {"is_hybrid": False},
+    ),
+    Variant(
+        "a question that only grew", """\
+slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, sim_best = 0.300 (> 0.100 thold), f_keep = 1.000
+slot launch_slot_: id  0 | task 8 | processing task, is_child = 0
+slot update_slots: id  0 | task 8 | new prompt, n_ctx_slot = 8192, n_keep = 0, task.n_tokens = 3000
+slot update_slots: id  0 | task 8 | n_tokens = 900, memory_seq_rm [900, end)
+slot update_slots: id  0 | task 8 | n_tokens = 2948, memory_seq_rm [2948, end)
+""", {"PARTIAL_REUSE"}, {"PREFIX_DIVERGES_EARLY", "PREFIX_DIVERGES_LATE", "CACHE_OFF_SERVER"},
+        {"cached_tokens": 900},
+    ),
+    Variant(
+        "crowded context", """\
+srv    load_model: initializing slots, n_slots = 4
+llama_context: n_ctx         = 4096
+llama_context: kv_unified    = true
+srv  update_slots: purging slot 1 with 2000 tokens
+srv    send_error: task id = 3, error: Context size has been exceeded.
+""", {"UNIFIED_KV_OVERCOMMIT", "CTX_EXCEEDED"},
+    ),
+    Variant(
+        "experts on the CPU", "tensor blk.3.ffn_up_exps.weight buffer type overriden to CPU\n",
+        {"CPU_EXPERTS"}, {"PARTIAL_OFFLOAD"},
+    ),
+    Variant(
+        "ik checkpoints", """\
+slot apply_checkp: id  0 | task 4 | forcing full prompt re-processing due to lack of cache data (likely due to SWA, see a pull request)
+slot create_check: id  0 | task 4 | created context checkpoint 1 of 32 (pos_min = 511, n_tokens = 512, size = 75.376 MiB, took 3.20 ms)
+slot apply_checkp: id  0 | task 9 | restored context checkpoint took  1.10 ms (pos_min = 511, pos_max = 511, n_tokens = 512, n_past = 512, size = 75.376 MiB)
+""", {"FULL_REPROCESS_SWA_HYBRID", "CHECKPOINT_RESTORED"},
+        figures={"checkpoints.created": 1, "checkpoints.restored": 1},
+    ),
+)  # fmt: skip
