@@ -1,4 +1,4 @@
-"""`fleet list`, `show`, `validate`, `schema` and `init`: profiles as files."""
+"""`fleet list`, `validate`, `schema` and `init`: profiles as files."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleet.cli.load import load_deployment, load_library
-from fleet.cli.options import Json, Name, Profiles, Sets, kind_names, profile_names
+from fleet.cli.load import load_library
+from fleet.cli.options import Json, Profiles, kind_names, profile_names
 from fleet.cli.output import console, print_json, print_table
 from fleet.cli.validate_files import validate_files
 from fleet.effects.files import write_atomically
@@ -22,7 +22,6 @@ from fleet.profiles.write_deployment import new_deployment
 
 if TYPE_CHECKING:
     from fleet.cli.validate_files import CheckedFile
-    from fleet.profiles.kinds import Deployment
 
 app = typer.Typer()
 
@@ -46,23 +45,6 @@ def list_profiles(
         return
     rows = ((entry.kind, entry.name, entry.layer, entry.file) for entry in entries)
     print_table(("kind", "name", "layer", "file"), rows)
-
-
-@app.command()
-def show(
-    name: Name,
-    why: Annotated[bool, typer.Option("--why", help="With the layer and line of each")] = False,
-    sets: Sets = None,
-    profiles: Profiles = None,
-    as_json: Json = False,
-) -> None:
-    """Show a deployment's resolved settings, and why they are so."""
-    deployment = load_deployment(name, profiles=profiles or (), sets=sets or ())
-    if as_json:
-        print_json({"deployment": deployment.name, "settings": _settings_json(deployment)})
-        return
-    _print_deployment(deployment)
-    _print_settings(deployment, why=why)
 
 
 @app.command()
@@ -131,52 +113,6 @@ def _kind(word: str) -> Kind:
     near = near_name(word, KINDS)
     fix = f"did you mean `{near}`?" if near else f"kinds: {', '.join(KINDS)}"
     raise UserError(f"no kind of profile is called `{word}`", fix=fix)
-
-
-def _settings_json(deployment: Deployment) -> dict[str, dict[str, object]]:
-    return {
-        name: {
-            "value": setting.value,
-            "layer": setting.layer,
-            "file": setting.place.file,
-            "line": setting.place.line,
-        }
-        for name, setting in deployment.settings.items()
-    }
-
-
-def _print_deployment(deployment: Deployment) -> None:
-    workload = deployment.workload.name if deployment.workload else None
-    rows = [
-        ("deployment", deployment.name, deployment.place),
-        ("hardware", deployment.hardware.name, deployment.hardware.place),
-        ("model", deployment.model.name, deployment.model.place),
-        ("engine", deployment.engine.name, deployment.engine.place),
-        ("workload", workload, deployment.workload.place if deployment.workload else None),
-        ("hosts", ", ".join(host.name for host in deployment.hosts) or "this machine", None),
-        *(
-            ("tuned", f"{tuned.name} for {tuned.build} on host {tuned.fingerprint}", tuned.place)
-            for tuned in deployment.tuned_candidates
-        ),
-    ]
-    print_table(("", "", ""), (row for row in rows if row[1]))
-
-
-def _print_settings(deployment: Deployment, *, why: bool) -> None:
-    columns = ("setting", "value", "layer", "from") if why else ("setting", "value")
-    rows = (
-        (name, _shown(setting.value), setting.layer, setting.place)[: len(columns)]
-        for name, setting in deployment.settings.items()
-    )
-    console.print()
-    print_table(columns, rows)
-
-
-def _shown(value: object) -> str:
-    """Return a value as YAML writes it; an unset one is left to the engine."""
-    if value is None:
-        return "(left to the engine)"
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _print_checked(checked: tuple[CheckedFile, ...]) -> None:

@@ -18,7 +18,7 @@ class Verb(NamedTuple):
 
 VERBS: dict[str, Verb] = {
     "list": Verb("profiles", "List profiles and where each comes from"),
-    "show": Verb("profiles", "Show a deployment's resolved settings, and why"),
+    "show": Verb("show", "Show a deployment's resolved settings, and why"),
     "validate": Verb("profiles", "Check profile files, all errors at once"),
     "schema": Verb("profiles", "Print the JSON schema of a profile kind"),
     "init": Verb("profiles", "Write a deployment file to go on from"),
