@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from fleet.cli.load import load_library
 from fleet.deploy.look import client_of, last_server
@@ -21,11 +21,14 @@ from fleet.profiles.kinds import HardwareProfile, ModelProfile
 from fleet.profiles.resolve_deployment import resolve_deployment
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from fleet.diagnose.diagnosis import Diagnosis
     from fleet.diagnose.read_log.log_reading import LogReading
     from fleet.observe.observation import RunningServer
     from fleet.observe.server_client import ServerClient
 
+T = TypeVar("T")
 _WINDOW = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|h)?$")
 UNITS = {"s": 1.0, None: 1.0, "m": 60.0, "h": 3600.0}
 BATCH = 5000
@@ -71,17 +74,22 @@ def _scrape(server: RunningServer, rim: Rim) -> LiveScrape:
     if server.url is None or server.state not in {"running", "starting"}:
         return LiveScrape(missing=(f"the server is {server.state}: only its log was read",))
     client = client_of(server, rim)
-    scrape = LiveScrape()
-    for part, ask in (("props", client.props), ("slots", client.slots)):
-        try:
-            scrape = replace(scrape, **{part: ask()})
-        except OutsideError as error:
-            scrape = replace(scrape, missing=(*scrape.missing, f"/{part}: {error.message}"))
+    missing: list[str] = []
+    page = _asked(lambda: _metrics_text(client), "metrics", missing)
+    return LiveScrape(
+        props=_asked(client.props, "props", missing) or {},
+        slots=_asked(client.slots, "slots", missing) or (),
+        metrics=read_metrics_page(page or ""),
+        missing=tuple(missing),
+    )
+
+
+def _asked(ask: Callable[[], T], part: str, missing: list[str]) -> T | None:
     try:
-        scrape = replace(scrape, metrics=read_metrics_page(_metrics_text(client)))
+        return ask()
     except OutsideError as error:
-        scrape = replace(scrape, missing=(*scrape.missing, f"/metrics: {error.message}"))
-    return scrape
+        missing.append(f"/{part}: {error.message}")
+        return None
 
 
 def _metrics_text(client: ServerClient) -> str:
@@ -131,6 +139,6 @@ def _active_bytes(model: ModelProfile) -> int | None:
 
 
 def _rate(reading: LogReading) -> float | None:
-    """Generated tokens a second over all tasks of the log."""
+    """Return generated tokens a second over all tasks of the log."""
     totals = reading.totals
     return totals["gen"] / totals["tg_ms"] * 1000 if totals.get("tg_ms") else None

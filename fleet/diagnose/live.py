@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
     from fleet.diagnose.read_log.log_reading import LogReading
 
-_SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{[^}]*\})?\s+([-+\d.eE]+|NaN)\s*$")
+_SAMPLE = re.compile(
+    r"^([A-Za-z_:][\w:]*)(?:\{[^}]*\})?\s+([-+]?\d+\.?\d*(?:[eE][-+]?\d{1,3})?|NaN)\s*$"
+)
 COUNTERS = {
     "llamacpp:prompt_tokens_total": "processed_tokens",
     "llamacpp:prompt_tokens_cached_total": "cached_tokens",

@@ -1,16 +1,17 @@
 """Rules over the whole log: each returns what it found, or None."""
 
+# ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from fleet.diagnose.finding import Hit, hit_of
-from fleet.diagnose.task_rules import TaskTally
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from fleet.diagnose.read_log.log_reading import LogReading
+    from fleet.diagnose.task_rules import TaskTally
 
     Rule = Callable[[LogReading, TaskTally], Hit | None]
 
@@ -99,7 +100,7 @@ def _choice_hit(reading: LogReading, _tally: TaskTally) -> Hit | None:
     return None
 
 
-def prefix_stable(reading: LogReading, tally: TaskTally) -> Hit | None:
+def prefix_stable(_reading: LogReading, tally: TaskTally) -> Hit | None:
     """Most tasks reuse nine tenths of their prompt."""
     hit = tally.hits.get("PREFIX_STABLE")
     return hit if hit and tally.stable * 2 >= tally.known else None
@@ -255,7 +256,7 @@ def fa_off(reading: LogReading, _tally: TaskTally) -> Hit | None:
     return _events(reading, "fa-off")
 
 
-def unequal(reading: LogReading, tally: TaskTally) -> Hit | None:
+def unequal(_reading: LogReading, tally: TaskTally) -> Hit | None:
     """Tasks of very different length: their rates must not be averaged or compared."""
     if tally.timed < 3 or len(tally.generated) < 2:  # noqa: PLR2004
         return None
@@ -362,7 +363,7 @@ def vllm_hits(reading: LogReading, _tally: TaskTally) -> Hit | None:
 
 
 def vllm_pressure(reading: LogReading, _tally: TaskTally) -> Hit | None:
-    """vLLM's cache is nearly full."""
+    """The cache of vLLM is nearly full."""
     peak = reading.vllm.peak_kv_usage
     return _events(reading, "vllm-stats", detail=f"{peak:.1%}") if peak > KV_PRESSURE else None
 

@@ -4,6 +4,7 @@ Shares are of the prompt (`reused`), or of what the slot held before (`kept`). A
 only grew keeps everything, however small its reused share is.
 """
 
+# ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -46,7 +47,7 @@ class TaskTally:
     before: Task | None = None
     perfect: int = 0
 
-    def add(self, task: Task) -> None:
+    def add(self, task: Task) -> None:  # noqa: C901 - one line a rule
         """Judge one finished task."""
         self._count(task)
         if task.selected_by == "timings":
@@ -164,7 +165,9 @@ def _kept(task: Task) -> float | None:
     return None
 
 
-def _early(task: Task, similar: float | None, reused: float | None, kept: float | None) -> bool:
+def _early(  # noqa: PLR0911 - one a kind of evidence
+    task: Task, similar: float | None, reused: float | None, kept: float | None
+) -> bool:
     if kept is not None and kept >= KEPT:
         return False
     if task.lcp is not None and similar is not None:

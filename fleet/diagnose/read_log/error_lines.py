@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from fleet.diagnose.read_log.log_reading import LogReading
 
 MIB = 1024 * 1024
-_ALLOCATING = re.compile(r"allocating ([\d.]+) MiB on device (\d+)")
+_ALLOCATING = re.compile(r"allocating (\d+\.?\d*) MiB on device (\d+)")
 _BYTES = re.compile(r"(?:of size|size =|buffer of size) ?(\d+)")
 _BUFFER = re.compile(r"failed to allocate ([A-Za-z_]+?)(\d*) buffer of size (\d+)")
-_TRIED = re.compile(r"Tried to allocate ([\d.]+) (GiB|MiB)(?:\. GPU (\d+))?")
+_TRIED = re.compile(r"Tried to allocate (\d+\.?\d*) (GiB|MiB)(?:\. GPU (\d+))?")
 _WHERE = re.compile(r"([\w.+-]+\.(?:c|cc|cpp|cu|cuh|h|hpp|m|mm|comp)):(\d+):")
 _CUDA = re.compile(r"(?:CUDA|ROCm|HIP|MUSA) error: (.+?)\s*$")
 _ARGUMENT = re.compile(r"(?:invalid|unknown) argument: (\S+)")
@@ -132,6 +132,12 @@ def _fatal_only(_reading: LogReading, text: str) -> str | None:
     return "crash" if "llama" in text or text.startswith(("Aborted", "Segmentation")) else None
 
 
+def _some_buffer(reading: LogReading, text: str) -> str | None:
+    if "pinned" in text:
+        return "pinned-failed"
+    return _named_buffer(reading, text) if "buffer of size" in text else None
+
+
 TROUBLES = (
     Trouble("cudaMalloc failed: out of memory", "oom", _allocation),
     Trouble("Device memory allocation of size", "oom", _device_allocation),
@@ -146,7 +152,7 @@ TROUBLES = (
     Trouble("unable to allocate CPU", "oom-host"),
     Trouble("unable to allocate", "oom", _stage("model")),
     Trouble("failed to allocate CPU buffer", "oom-host"),
-    Trouble("failed to allocate", "alloc", lambda reading, text: _some_buffer(reading, text)),
+    Trouble("failed to allocate", "alloc", _some_buffer),
     Trouble("insufficient memory (attempted", "oom-host"),
     Trouble("std::bad_alloc", "oom-host"),
     Trouble("Out of memory: Kill", "oom-host"),
@@ -226,16 +232,11 @@ TROUBLES = (
 )
 
 
-def _some_buffer(reading: LogReading, text: str) -> str | None:
-    if "pinned" in text:
-        return "pinned-failed"
-    return _named_buffer(reading, text) if "buffer of size" in text else None
-
-
 # every literal above holds one of these; most lines hold none and need no closer look
 _HINTS = re.compile(
     "fail|rror|emory|[Kk]ill|KILL|reaper|alloc|ASSERT|[Aa]bort|ABORT|fault|termin|crash|Dead|bind"
-    "|already|rgument|xceed|maximum| shift|purging|could|lash|[Qq]uantized V|balancing|multimodal|usable|lost"
+    "|already|rgument|xceed|maximum| shift|purging|could|lash|[Qq]uantized V|balancing|multimodal"
+    "|usable|lost"
     "|speculative|Common part|device code|driver|K-shift|retrying|buffer for|kernel image"
     "|longer than|mismatch|CUDA-capable|overrid|identifier|exited"
 )

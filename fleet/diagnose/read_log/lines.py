@@ -12,7 +12,7 @@ from fleet.errors import UserError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-LONGEST = 64 * 1024  # characters; what is longer is no log line and is cut
+LONGEST = 256 * 1024  # characters; what is longer is no log line and is cut
 GZIP = b"\x1f\x8b"
 BINARY_SHARE = 0.3
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -43,12 +43,10 @@ def line_batches(chunks: Iterable[bytes]) -> Iterator[list[str]]:
 
 def _decoder(chunk: bytes) -> Callable[[bytes], str]:
     """Choose the encoding by the first bytes: PowerShell's `>` writes UTF-16."""
-    for mark, encoding in ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"", "utf-8")):
-        if chunk.startswith(mark):
-            break
-    if encoding == "utf-8":
+    wide = chunk.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if not wide:
         _refuse_binary(chunk)
-    return codecs.getincrementaldecoder(encoding)(errors="replace").decode
+    return codecs.getincrementaldecoder("utf-16" if wide else "utf-8")(errors="replace").decode
 
 
 def _unzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:

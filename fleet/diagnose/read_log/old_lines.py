@@ -1,5 +1,6 @@
 """Shapes of 2023, of ik_llama.cpp's cache lines, command lines, and mismatch dumps."""
 
+# ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
 import re
@@ -56,9 +57,9 @@ def read_old(assembly: TaskAssembly, source: str, text: str, number: int) -> boo
 def _slot_2023(assembly: TaskAssembly, source: str, text: str, number: int) -> bool:
     reading = assembly.reading
     if found := _PROCESSING.search(text):
-        task = assembly.open((source, int(found[1])), int(found[2]), number, text)
-        task.launched = True
-        assembly.current = task
+        begun = assembly.open((source, int(found[1])), int(found[2]), number, text)
+        begun.launched = True
+        assembly.current = begun
     elif found := _IN_CACHE.search(text):
         key = (source, int(found[1]))
         task = assembly.tasks.get(key)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 # each alternative is one program's habit; they stack in any order
 _STACK = re.compile(
     r"(?:"
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S+ )?[^\s\[\]:]+(?:\[\d+\])?: )"  # journald, syslog
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S+ )?[^\s\[\]:]+(?:\[\d+\])?: )"  # journald
     r"|(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?"  # ISO clocks
     r"(?: \S+ [^\s\[\]:]+\[\d+\]:|(?: std(?:out|err) [FP])?) ?)"  # ... journald, CRI
     r"|(?P<compose>[A-Za-z0-9][\w.\-]*) +\| "

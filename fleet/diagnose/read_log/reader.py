@@ -5,6 +5,7 @@ without a prefix, `srv` lines, structured lines, vLLM, named functions; what is 
 searched for sentences that mean trouble.
 """
 
+# ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
 import re
@@ -36,6 +37,7 @@ _BUILD = re.compile(
     r"(?:build_info: (b\d+)|build: (\d+) \(|version: (\d+) \(|\(build (\d+), |build = (\d+) \()"
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*: ?")
+LONG = 4000  # characters; Python refuses numbers of more than 4,300 digits
 _RESTART_S = 1.0  # a clock that goes back by more is a new start
 
 
@@ -60,6 +62,8 @@ class LogReader:
         heads = slot_lines.UNSTAMPED
         for line in lines:
             number += 1
+            if len(line) > LONG and line[0] != "{":
+                line = line[:LONG]  # noqa: PLW2901 - what follows is no figure
             at = line.find(" | task ")
             if at >= 0:
                 if slot_line(line, at, number):
@@ -274,7 +278,7 @@ class LogReader:
         elif not text.startswith(("kv cache", "slot", "prompt", "generation")):
             self._trouble(f"{text} {values.get('error', '')}", line, number)
 
-    def _named(self, text: str, line: str, number: int) -> None:
+    def _named(self, text: str, line: str, number: int) -> None:  # noqa: C901 - one chain
         """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
         reading = self.reading
         found = _NAME.match(text)

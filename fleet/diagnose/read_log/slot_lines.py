@@ -5,6 +5,7 @@ wordings of all builds stand beside each other (llama.cpp 2025-02 to now, and th
 lines that older builds print without the prefix).
 """
 
+# ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
 import re
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
     Handler = Callable[[LogReading, Task, str], str | None]
 
 _TIMING = re.compile(
-    r"(?:prompt |generation )?eval time\s*=\s*([\d.]+) ms /\s*(\d+) (?:tokens|runs)"
-    r"(?:\s*\(\s*(?:[\d.]+|-?inf|-?nan) ms per token,\s*([\d.]+|-?inf|-?nan) tokens per second)?"
+    r"(?:prompt |generation )?eval time\s*=\s*(\d+\.?\d*) ms /\s*(\d+) (?:tokens|runs)"
+    r"(?:\s*\(\s*(?:\d+\.?\d*|-?inf|-?nan) ms per token,\s*(\d+\.?\d*|-?inf|-?nan) tokens per second)?"
 )
 _DRAFT = re.compile(
-    r"draft acceptance(?: rate)?\s*=\s*([\d.]+) \(\s*(\d+) accepted /\s*(\d+) generated\)"
-    r"(?:, mean (?:acceptance )?len(?:gth)?\s*=\s*([\d.]+))?"
+    r"draft acceptance(?: rate)?\s*=\s*(\d+\.?\d*) \(\s*(\d+) accepted /\s*(\d+) generated\)"
+    r"(?:, mean (?:acceptance )?len(?:gth)?\s*=\s*(\d+\.?\d*))?"
     r"(?:, acceptance rate per position = \(([\d., ]*)\))?"
 )
 _NUMBER = re.compile(r"\d+")
 _SIMILAR = re.compile(
-    r"selected slot by (\w+) similarity, (?:f_)?sim\w* = ([\d.]+)"
-    r"(?: \(> [\d.]+ thold\))?(?:, f_keep = (-?[\d.]+))?"
+    r"selected slot by (\w+) similarity, (?:f_)?sim\w* = (\d+\.?\d*)"
+    r"(?: \(> \d+\.?\d* thold\))?(?:, f_keep = (-?\d+\.?\d*))?"
 )
-_LCS = re.compile(r"lc[ps]_len = (\d+), similarity = ([\d.]+)", re.I)
+_LCS = re.compile(r"lc[ps]_len = (\d+), similarity = (\d+\.?\d*)", re.IGNORECASE)
 _LRU = re.compile(r"selected slot by LRU, t_last = (-?\d+)")
-_CHECKING = re.compile(r"sim = ([\d.]+) \((\d+)/(\d+)\)")
+_CHECKING = re.compile(r"sim = (\d+\.?\d*) \((\d+)/(\d+)\)")
 _PROMPT = re.compile(
     r"n_ctx_slot = (\d+)(?:, n_keep = -?\d+)?, (?:n_prompt_tokens|task\.n_tokens) = (\d+)"
 )
@@ -44,9 +45,9 @@ _KEY = re.compile(r"(pos_min|pos_max|n_tokens|n_past|n_swa|pos_next|total) = (-?
 _OLD_MADE = re.compile(r"total = (\d+)/(\d+)")
 _HELD = re.compile(r"n_past = (\d+), (?:slot\.prompt\.tokens|cache_tokens)\.size\(\) = (\d+)")
 _SWA = re.compile(r"n_swa = (\d+)")
-_TG_LIVE = re.compile(r"tg\s*=\s*([\d.]+) t/s")
+_TG_LIVE = re.compile(r"tg\s*=\s*(\d+\.?\d*) t/s")
 _RELEASE = re.compile(r"n_(?:tokens|past) = (\d+), truncated = (\d)")
-_POSITIONS = re.compile(r"[\d.]+")
+_POSITIONS = re.compile(r"\d+\.?\d*")
 SLACK = 0.03  # of a time, before its count and rate are said to disagree with it
 HYBRID_WINDOWS = (0, 1)  # n_swa of a memory that is recurrent, newer and older builds
 
@@ -217,7 +218,7 @@ def erased(reading: LogReading, task: Task, text: str) -> str | None:
     return None
 
 
-def forced(reading: LogReading, task: Task, text: str) -> str:
+def forced(reading: LogReading, task: Task, _text: str) -> str:
     """`forcing full prompt re-processing`."""
     reading.checkpoints.forced_full += 1
     task.forced = True
@@ -284,7 +285,7 @@ def shift(_reading: LogReading, task: Task, text: str) -> str | None:
     return "context-shift"
 
 
-def launch(_reading: LogReading, task: Task, text: str) -> None:
+def launch(_reading: LogReading, task: Task, _text: str) -> None:
     """`processing task`."""
     task.launched = True
 

@@ -1,5 +1,6 @@
 """The grammar of `srv ... : TEXT`: prompt cache in RAM, start-up, refusals."""
 
+# ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
 import re
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
     Handler = Callable[[LogReading, str], str | None]
 
 HEAD = 8
-_STATE = re.compile(r"cache state: (\d+) prompts, ([\d.]+) MiB \(limits: (-?[\d.]+) MiB")
-_LOOKUP = re.compile(r"f_keep = (-?[\d.]+), (?:f_)?sim = ([\d.]+)")
-_SAVED = re.compile(r"length (\d+), total state size = ([\d.]+) MiB")
+_STATE = re.compile(r"cache state: (\d+) prompts, (\d+\.?\d*) MiB \(limits: (-?\d+\.?\d*) MiB")
+_LOOKUP = re.compile(r"f_keep = (-?\d+\.?\d*), (?:f_)?sim = (\d+\.?\d*)")
+_SAVED = re.compile(r"length (\d+), total state size = (\d+\.?\d*) MiB")
 _PROMPT = re.compile(r"prompt 0x[0-9a-f]+:.*checkpoints:\s*(\d+)")
 _SLOTS = re.compile(r"n_slots = (\d+)")
 _SLOT_CTX = re.compile(r"n_ctx_slot = (\d+)")
@@ -92,7 +93,7 @@ def slots(reading: LogReading, text: str) -> None:
     reading.marks.add("started")
 
 
-def ram_cache(reading: LogReading, text: str) -> str | None:
+def ram_cache(_reading: LogReading, text: str) -> str | None:
     """`prompt cache is enabled, size limit: ..`."""
     found = _LIMIT.search(text)
     if found and found[1] in {"no limit", "-1"}:
@@ -113,7 +114,7 @@ def listening(reading: LogReading, _text: str) -> None:
     reading.marks.add("started")
 
 
-def idle_slots(reading: LogReading, _text: str) -> str | None:
+def idle_slots(_reading: LogReading, _text: str) -> str | None:
     """`all slots are idle` is told to the assembly by its event."""
     return "idle"
 

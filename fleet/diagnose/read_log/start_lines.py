@@ -4,6 +4,7 @@ One table from the function's name to the readers that look at its text; names c
 every reorganisation of llama.cpp, the texts much less.
 """
 
+# ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
 import re
@@ -19,13 +20,13 @@ if TYPE_CHECKING:
     Reader = Callable[[LogReading, str], str | None]
 
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers")
-_SELF_SIZE = re.compile(r"KV self size\s*=\s*([\d.]+) (?:MiB|MB)")
-_SIZE = re.compile(r"\bsize =\s*([\d.]+) MiB \(")
-_K = re.compile(r"\bK(?:\^R|-only)? \((\w+)\):\s*([\d.]+)")
-_V = re.compile(r"\bV \((\w+)\):\s*([\d.]+)")
+_SELF_SIZE = re.compile(r"KV self size\s*=\s*(\d+\.?\d*) (?:MiB|MB)")
+_SIZE = re.compile(r"\bsize =\s*(\d+\.?\d*) MiB \(")
+_K = re.compile(r"\bK(?:\^R|-only)? \((\w+)\):\s*(\d+\.?\d*)")
+_V = re.compile(r"\bV \((\w+)\):\s*(\d+\.?\d*)")
 _LATENT = re.compile(r"c\^KV \((\w+)\)")
-_BUFFER = re.compile(r"(\S+) (?:KV|RS) buffer size =\s*([\d.]+)")
-_RS = re.compile(r"size =\s*([\d.]+) MiB \(.*R \(")
+_BUFFER = re.compile(r"(\S+) (?:KV|RS) buffer size =\s*(\d+\.?\d*)")
+_RS = re.compile(r"size =\s*(\d+\.?\d*) MiB \(.*R \(")
 _NUMBER = re.compile(r"(\w+)\s*=\s*(-?\d+)")
 _SPLITS = re.compile(r"splits\s*=\s*(\d+)(?:\s*\(with bs=\d+\), (\d+))?")
 _ARCH = re.compile(r"arch(?:itecture)?\s*(?:str)?\s*=\s*(\w+)")
@@ -120,7 +121,7 @@ def window(reading: LogReading, _text: str) -> str | None:
 CONTEXT_NUMBERS = {"n_ctx", "mla_attn", "n_seq_max"}
 
 
-def context(reading: LogReading, text: str) -> str | None:
+def context(reading: LogReading, text: str) -> str | None:  # noqa: PLR0911 - one a shape
     """The dump of a context's parameters, one a line; and all that older builds said here."""
     if "KV self size" in text or "KV buffer" in text:
         return kv_cache(reading, text)

@@ -25,7 +25,7 @@ _BRACKET = re.compile(
 )
 _PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
 MAINLINE_CHANGED = 1_725_500_000  # September 2024: llama.cpp left this shape, ik kept it
-LIMIT = 20_000
+LIMIT = 256 * 1024
 
 
 def bracket_line(line: str) -> tuple[str, Values] | None:

@@ -4,6 +4,7 @@ A task stays open after its release until its slot is used again, since some bui
 its last lines late.
 """
 
+# ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
 from dataclasses import dataclass, field
@@ -200,7 +201,8 @@ def _compare_with_peers(task: Task) -> None:
     """Mark the slower of two tasks that ran at once: its rate is not the machine's."""
     for peer in task.peers:
         for one, other in ((task, peer), (peer, task)):
-            if one.tg_tps and other.tg_tps and (one.gen or 0) >= ENOUGH_GENERATED:
-                if one.tg_tps < SLOWED * other.tg_tps:
-                    alone = (one.gen or 0) / other.tg_tps
-                    one.lost_s = max(one.lost_s, (one.gen or 0) / one.tg_tps - alone)
+            if not one.tg_tps or not other.tg_tps or (one.gen or 0) < ENOUGH_GENERATED:
+                continue
+            if one.tg_tps < SLOWED * other.tg_tps:
+                alone = (one.gen or 0) / other.tg_tps
+                one.lost_s = max(one.lost_s, (one.gen or 0) / one.tg_tps - alone)

@@ -11,29 +11,31 @@ if TYPE_CHECKING:
     from fleet.diagnose.read_log.log_reading import LogReading, Vllm
 
 _STATS = re.compile(
-    r"Avg prompt throughput: ([\d.]+) tokens/s, Avg generation throughput: ([\d.]+)"
+    r"Avg prompt throughput: (\d+\.?\d*) tokens/s, Avg generation throughput: (\d+\.?\d*)"
 )
 _RUNNING = re.compile(r"Running: (\d+)")
 _WAITING = re.compile(r"(?:Waiting|Pending): (\d+)")
-_USAGE = re.compile(r"(?:(?<!CPU )KV cache usage|GPU KV cache usage): ([\d.]+)%")
-_HIT = re.compile(r"(?<!External )(?<!MM )[Pp]refix cache hit rate: (?:GPU: )?([\d.]+)%")
+_USAGE = re.compile(r"(?:(?<!CPU )KV cache usage|GPU KV cache usage): (\d+\.?\d*)%")
+_HIT = re.compile(r"(?<!External )(?<!MM )[Pp]refix cache hit rate: (?:GPU: )?(\d+\.?\d*)%")
 _PREEMPTED = re.compile(r"(?:Preemptions: |cumulative_preemption=)(\d+)")
-_RATE = re.compile(r"[Dd]raft acceptance rate: ([\d.]+)(%?)")
+_RATE = re.compile(r"[Dd]raft acceptance rate: (\d+\.?\d*)(%?)")
 _ACCEPTED = re.compile(r"(?:Accepted|accepted tokens): (\d+)")
 _DRAFTED = re.compile(r"(?:Drafted|draft tokens): (\d+)")
-_MEAN = re.compile(r"Mean acceptance length: ([\d.]+)")
+_MEAN = re.compile(r"Mean acceptance length: (\d+\.?\d*)")
 _BLOCK = re.compile(r"Setting attention block size to (\d+) tokens")
 _AVAILABLE = re.compile(
-    r"(?:Available KV cache memory|available KV cache memory)(?: \(|: )([\d.]+) GiB"
+    r"(?:Available KV cache memory|available KV cache memory)(?: \(|: )(\d+\.?\d*) GiB"
 )
 _NEEDED = re.compile(
-    r"max seq len \((\d+)\)(?:, (?:\()?([\d.]+) GiB KV cache is needed)?.*?"
-    r"available KV cache memory \(([\d.]+) GiB\)"
+    r"max seq len \((\d+)\)(?:, (?:\()?(\d+\.?\d*) GiB KV cache is needed)?.*?"
+    r"available KV cache memory \((\d+\.?\d*) GiB\)"
 )
 _SUGGESTED = re.compile(r"estimated maximum model length is (\d+)")
 _OLD_NEEDED = re.compile(r"max seq len \((\d+)\) is larger than the maximum number of tokens")
 _VERSION = re.compile(r"(?:vLLM API server version|LLM engine \(v)\s*v?([\w.+]+)")
-_METRIC = re.compile(r"^(vllm:[\w:]+?)(?:_total)?(?:\{(.*)\})?\s+([-+\d.eE]+|NaN)\s*$")
+_METRIC = re.compile(
+    r"^(vllm:[\w:]+?)(?:_total)?(?:\{(.*)\})?\s+([-+]?\d+\.?\d*(?:[eE][-+]?\d{1,3})?|NaN)\s*$"
+)
 _CALLER = re.compile(r"\b(metrics|loggers|llm_engine|scheduler|core|api_server|utils)\.py:\d+\]")
 
 

@@ -1,5 +1,6 @@
 """A log in ik_llama.cpp's grammar with the figures of a slow DeepSeek server on one EPYC."""
 
+# ruff: noqa: E501 - lines of a log are as long as they are
 from __future__ import annotations
 
 TASKS = (

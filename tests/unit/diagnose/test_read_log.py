@@ -1,5 +1,6 @@
 """The reader and the rules on excerpts of every engine and year, and on bad input."""
 
+# ruff: noqa: E501 - lines of a log are as long as they are
 from __future__ import annotations
 
 import gzip

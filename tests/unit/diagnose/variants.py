@@ -4,6 +4,7 @@ A row: name, log, findings that must be there, findings that must not, figures b
 of `diagnose --json` (dots for inner ones).
 """
 
+# ruff: noqa: E501 - lines of a log are as long as they are
 from __future__ import annotations
 
 from typing import Any, NamedTuple
