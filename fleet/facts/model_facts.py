@@ -98,14 +98,18 @@ class ComputeFigures:
     `base` and `dequant` are f32 values for each token of a ubatch: the peak of the graph
     without and with the f16 copy of a quantised cache. `dense` are the same where several
     sequences share one stream and a sparse path is not taken. A copy of up to `hole` values
-    per token finds room among tensors that are dead by then. `tables` are by (`f16` or `q`,
-    sequences). `cpu` are contexts and the bytes per token without a GPU.
+    per token finds room among tensors that are dead by then. `variants` replace `base` and
+    `dequant` where K and V are copied, by whether each is quantised (`q`) or not (`n`).
+    `sequence` is what each further sequence adds, in bytes. `tables` are by (`f16`, `q` or
+    `bf16`, sequences). `cpu` are contexts and the bytes per token without a GPU.
     """
 
     base: int
     dequant: int
     dense: tuple[int, int] | None = None
     hole: int = 0
+    variants: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    sequence: int = 0
     tables: Mapping[tuple[str, int], ComputeTable] = field(default_factory=dict)
     cpu: tuple[tuple[int, ...], tuple[float, ...]] | None = None
 

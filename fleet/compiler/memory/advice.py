@@ -6,7 +6,6 @@ experts or layers on the host, then batch sizes; the last for slots where they m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from fleet.compiler.memory.fit import fit
 from fleet.compiler.memory.plan_memory import plan_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from fleet.compiler.memory.question import MemoryQuestion
     from fleet.facts.host_facts import HostFacts
@@ -51,7 +50,7 @@ def longest_context(question: MemoryQuestion, host: HostFacts) -> int:
 
 
 def _largest(most: int, good: Callable[[int], bool]) -> int:
-    """The largest n in 1..most that is good, when smaller ones are good too; 0 for none."""
+    """Return the largest n in 1..most that is good, when smaller ones are good too; 0 for none."""
     if most < 1 or not good(1):
         return 0
     low, high = 1, most + 1
@@ -98,7 +97,7 @@ def _cache_type(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:
 def _with_context(question: MemoryQuestion, loss: str, host: HostFacts) -> Iterator[Advice]:
     context = longest_context(question, host)
     if context >= LEAST_CONTEXT:
-        change = {
+        change: dict[str, str | int] = {
             "cache_type_k": question.type_k,
             "cache_type_v": question.type_v,
             "ctx_size": min(context, question.context),
@@ -111,9 +110,7 @@ def _offload(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:
         return
     layers = question.model.n_layer
     if question.model.n_expert:
-        count = _smallest(
-            layers, lambda n: _fits(replace(question, cpu_moe_layers=n), host)
-        )
+        count = _smallest(layers, lambda n: _fits(replace(question, cpu_moe_layers=n), host))
         if count:
             why = f"the experts of {count} of {layers} layers are read from host memory instead"
             yield Advice(set={"cpu_moe_layers": count}, fits=True, why=why)
@@ -125,7 +122,7 @@ def _offload(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:
 
 
 def _smallest(most: int, good: Callable[[int], bool]) -> int:
-    """The smallest n in 1..most that is good, when larger ones are good too; 0 for none."""
+    """Return the smallest n in 1..most that is good, when larger ones are good too; 0 for none."""
     if not good(most):
         return 0
     low, high = 0, most

@@ -97,7 +97,7 @@ def _cells(cache: CacheLayers, question: MemoryQuestion, rules: MemoryRules) -> 
 
 
 def _tokens(question: MemoryQuestion) -> int:
-    """A ubatch is never larger than a batch, nor a batch than the context."""
+    """Return the ubatch, which is never larger than a batch, nor that than the context."""
     return min(question.ubatch, question.batch, pad(question.context, 256))
 
 

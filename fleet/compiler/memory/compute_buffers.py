@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 F32 = 4
 _INDEX = frozenset({"indexer", "lid"})
+_WHOLE = frozenset({"f32", "f16", "bf16"})
 _GATED_Q = frozenset({"qwen35", "qwen35moe", "qwen3next"})  # q carries its own gate
 _NORMED_OUT = frozenset({"gemma2", "gemma3", "gemma3n", "gemma4"})  # norms behind each block
 _PIPELINE_COPIES = 4  # input copies that overlap work of several devices
@@ -73,15 +74,16 @@ def gpu_bytes(question: MemoryQuestion, plans: Sequence[CachePlan], rules: Memor
     if table is not None:
         alive = _from_table(table, question, plans, tokens) * tokens * F32
     else:
+        if copy and not dense:
+            base, dequant = _copying(question, base, dequant)
         hole = model.compute.hole if model.compute else 0
         grows = copy > hole * tokens * F32
         alive = max(base * tokens * F32, copy + dequant * tokens * F32 if grows else 0)
-    return max(masks + alive, logits)
+    more = model.compute.sequence * (question.parallel - 1) if model.compute else 0
+    return max(masks + alive + more, logits)
 
 
-def host_bytes(
-    question: MemoryQuestion, plans: Sequence[CachePlan], rules: MemoryRules
-) -> float:
+def host_bytes(question: MemoryQuestion, plans: Sequence[CachePlan], rules: MemoryRules) -> float:
     """Return what the host reserves beside the GPUs: masks and the inputs of the graph."""
     tokens = batch_tokens(question)
     if question.model.compute is not None and question.model.compute.dense:
@@ -183,9 +185,14 @@ def _dense(question: MemoryQuestion) -> tuple[int, int] | None:
     return figures.dense if figures is not None and shared else None
 
 
-def _without_flash(
-    question: MemoryQuestion, plans: Sequence[CachePlan], tokens: int
-) -> float:
+def _copying(question: MemoryQuestion, base: float, dequant: float) -> tuple[float, float]:
+    """Coefficients with an f16 copy: a quantised side is rotated, which costs room of its own."""
+    figures = question.model.compute
+    sides = "".join("n" if kind in _WHOLE else "q" for kind in (question.type_k, question.type_v))
+    return figures.variants.get(sides, (base, dequant)) if figures else (base, dequant)
+
+
+def _without_flash(question: MemoryQuestion, plans: Sequence[CachePlan], tokens: int) -> float:
     """Bytes alive at the product of Q and K in f32, with the mask in f32 beside it."""
     model = question.model
     cells = max((plan.cells for plan in plans if plan.cache.name not in _INDEX), default=0)
@@ -206,6 +213,8 @@ def _table(question: MemoryQuestion, *, copied: bool) -> ComputeTable | None:
     if figures is None or not figures.tables:
         return None
     kind = "q" if copied else "f16"
+    if copied and question.type_k in _WHOLE and ("bf16", 1) in figures.tables:
+        kind = "bf16"
     counts = [n for k, n in figures.tables if k == kind]
     nearest = max((n for n in counts if n <= question.parallel), default=min(counts))
     return figures.tables[kind, nearest]

@@ -106,7 +106,7 @@ def plan_memory(question: MemoryQuestion) -> MemoryPlan:
             state=states[i] + (draft.state if i == 0 and draft else 0),
             compute=round(compute[i]) + (draft.compute if i == 0 and draft else 0)
             + (_mmproj(question) if i == 0 else 0),
-            overhead=_overhead(question, i),
+            overhead=_overhead(i),
         )
         for i in range(question.devices)
     )  # fmt: skip
@@ -159,17 +159,15 @@ def _by_device(
     question: MemoryQuestion, caches: Sequence[CachePlan], homes: Sequence[int]
 ) -> dict[int, int]:
     """Bytes of all caches by the device of the layer that owns them."""
-    shares = {device: 0.0 for device in (HOST, *range(question.devices))}
+    shares = dict.fromkeys((HOST, *range(question.devices)), 0.0)
     for plan in caches:
         for layer in plan.cache.layers:
             shares[homes[layer]] += plan.total / len(plan.cache.layers)
     return {device: round(size) for device, size in shares.items()}
 
 
-def _states_by_device(
-    question: MemoryQuestion, homes: Sequence[int], total: int
-) -> dict[int, int]:
-    shares = {device: 0.0 for device in (HOST, *range(question.devices))}
+def _states_by_device(question: MemoryQuestion, homes: Sequence[int], total: int) -> dict[int, int]:
+    shares = dict.fromkeys((HOST, *range(question.devices)), 0.0)
     one = question.model.state_bytes_per_sequence or 1
     for state in question.model.states:
         for layer in state.layers:
@@ -178,7 +176,7 @@ def _states_by_device(
 
 
 def _draft(question: MemoryQuestion) -> Share | None:
-    """The draft model's weights, caches and buffers, all on the first device."""
+    """Return the draft model's weights, caches and buffers, all on the first device."""
     if question.draft is None:
         return None
     alone = replace(
@@ -202,7 +200,7 @@ def _mmproj(question: MemoryQuestion) -> int:
     return question.mmproj_bytes + MMPROJ_COMPUTE if question.mmproj_bytes else 0
 
 
-def _overhead(question: MemoryQuestion, device: int) -> int:
+def _overhead(device: int) -> int:
     return CUDA_CONTEXT + (MORE_GPU if device else 0)
 
 

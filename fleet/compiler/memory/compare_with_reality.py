@@ -1,0 +1,112 @@
+"""The plan of a running server beside what the engine printed and the host shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fleet.sizes import MIB
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from fleet.compiler.memory.plan_memory import MemoryPlan
+
+ALLOWED = 0.02  # a larger gap is a finding
+_LEAST = MIB  # and so is nothing below a MiB
+_CACHE = re.compile(r"llama_kv_cache\S*: size =\s*([\d.]+) MiB \(\s*\d+ cells,\s*\d+ layers")
+_BUFFERS = {
+    "model": re.compile(r"(\S+) model buffer size =\s*([\d.]+) MiB"),
+    "compute": re.compile(r"(\S+) compute buffer size =\s*([\d.]+) MiB"),
+    "output": re.compile(r"(\S+)\s+output buffer size =\s*([\d.]+) MiB"),
+    "state": re.compile(r"(\S+) RS buffer size =\s*([\d.]+) MiB"),
+}
+_HOSTS = ("CPU", "CUDA_Host", "ROCm_Host", "Vulkan_Host", "BLAS")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gap:
+    """One item of the plan and what it is in truth, in MiB; `share` of the truth."""
+
+    item: str
+    planned: float
+    actual: float
+
+    @property
+    def share(self) -> float:
+        """How far the plan is off, 0.02 is two percent."""
+        return abs(self.planned - self.actual) / self.actual if self.actual else 0.0
+
+    @property
+    def finding(self) -> bool:
+        """Whether the gap is one to report."""
+        far = abs(self.planned - self.actual) * MIB > _LEAST
+        return self.share > ALLOWED and far
+
+
+def printed_memory(lines: Iterable[str]) -> dict[str, float]:
+    """Return what a log at verbosity 4 prints, in MiB, by item; empty when it prints none.
+
+    Items: `kv`, `state`, `output`, `weights`, `weights GPU`, `compute GPU`, `compute CPU`.
+    A buffer printed again replaces the earlier one (the engine reserves twice).
+    """
+    caches: list[float] = []
+    found: dict[tuple[str, str], float] = {}
+    for line in lines:
+        if cache := _CACHE.search(line):
+            caches.append(float(cache[1]))
+            continue
+        for kind, pattern in _BUFFERS.items():
+            if buffer := pattern.search(line):
+                found[kind, buffer[1]] = float(buffer[2])
+    return _items(caches, found)
+
+
+def _items(caches: list[float], found: Mapping[tuple[str, str], float]) -> dict[str, float]:
+    items: dict[str, float] = {}
+    if caches:
+        items["kv"] = sum(caches)
+    for (kind, device), size in found.items():
+        where = "CPU" if device.startswith(_HOSTS) else "GPU"
+        names = {
+            "model": ["weights", f"weights {where}"],
+            "compute": [f"compute {where}"],
+            "output": ["output"],
+            "state": ["state"],
+        }
+        for name in names[kind]:
+            items[name] = items.get(name, 0.0) + size
+    return items
+
+
+def planned_memory(plan: MemoryPlan) -> dict[str, float]:
+    """Return the same items of a plan, in MiB."""
+    gpus = plan.devices
+    items = {
+        "kv": sum(cache.total for cache in plan.caches),
+        "state": plan.state,
+        "output": plan.output,
+        "weights": sum(share.weights for share in (*gpus, plan.host)),
+        "compute CPU": plan.host.compute - plan.output,
+    }
+    if gpus:
+        items["weights GPU"] = sum(share.weights for share in gpus)
+        items["compute GPU"] = sum(share.compute for share in gpus)
+    return {name: size / MIB for name, size in items.items()}
+
+
+def gaps(plan: MemoryPlan, actual: Mapping[str, float]) -> tuple[Gap, ...]:
+    """Return plan and truth for every item that both know; `actual` is in MiB.
+
+    Beside the printed items, `total GPU` (nvidia-smi of the process) and `total host`
+    (memory of the container) may be given.
+    """
+    planned = planned_memory(plan)
+    planned["total GPU"] = sum(share.total for share in plan.devices) / MIB
+    planned["total host"] = plan.host.total / MIB
+    return tuple(
+        Gap(item=item, planned=planned[item], actual=size)
+        for item, size in actual.items()
+        if item in planned
+    )
