@@ -120,7 +120,10 @@ def _raw(folder: ResultsFolder) -> tuple[Page, Sequence[Mapping[str, object]]]:
 
 
 _READERS: Mapping[str, Callable[[ResultsFolder], tuple[Page, Sequence[Mapping[str, object]]]]] = {
-    "conversation": _conversation
+    "conversation": _conversation,
+    "window": _window,
+    "load": _load,
+    "raw": _raw,
 }
 
 
