@@ -10,11 +10,17 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import matplotlib as mpl
-from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import MaxNLocator
-
+from fleet.errors import OutsideError
 from fleet.report.page import Figure
+
+try:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure as Canvas
+    from matplotlib.ticker import MaxNLocator
+except ImportError:
+    raise OutsideError(
+        "drawings need matplotlib", fix="`pip install 'fleet[report]'` brings it"
+    ) from None
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
