@@ -40,5 +40,6 @@ def probe_image(commands: Commands, image: str, *, engine: Engine) -> BuildFacts
 
 
 def _ask(commands: Commands, image: str, program: str, words: tuple[str, ...]) -> CommandResult:
-    argv = ("podman", "run", "--rm", "--network", "none", "--entrypoint", program, image, *words)
-    return commands.run(argv, timeout_s=_TIMEOUT_S)
+    # what is only asked is not fetched
+    argv = ("podman", "run", "--rm", "--pull", "never", "--network", "none")
+    return commands.run((*argv, "--entrypoint", program, image, *words), timeout_s=_TIMEOUT_S)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -39,6 +39,7 @@ class SettingRow:
     `fixed` says what a change costs: a new load of the model, a new context (the engines
     restart for both), nothing (sent with each request), or a new container. `lossless` is
     False where the value can change the answers. `dangerous` ones need `allow_dangerous`.
+    `engine` names the only engine that knows it.
     """
 
     name: str
@@ -51,6 +52,7 @@ class SettingRow:
     choices: tuple[str, ...] = ()
     unit: str = ""
     dangerous: bool = False
+    engine: Literal["ik_llama.cpp", "vllm"] | None = None
 
 
 def _rows() -> Iterable[SettingRow]:
@@ -63,8 +65,8 @@ def _rows() -> Iterable[SettingRow]:
     yield from _sampling()
     yield from _server()
     yield from _container()
-    yield from _ik()
-    yield from _vllm()
+    yield from (replace(row, engine="ik_llama.cpp") for row in _ik())
+    yield from (replace(row, engine="vllm") for row in _vllm())
 
 
 def _int(
@@ -196,12 +198,7 @@ def _prompt_cache() -> Iterable[SettingRow]:
         "checkpoint_interval", "context", 0, 2**31 - 1, "least distance of two checkpoints",
         "tokens",
     )  # fmt: skip
-    yield _int(
-        "checkpoint_tolerance", "context", 0, 2**20, "distance of a checkpoint from the end",
-        "tokens",
-    )  # fmt: skip
     yield _mib("cache_ram", "context", -1, 2**24, "host memory for past prompts; -1 no limit")
-    yield _float("cache_ram_similarity", "context", 0, 1, "likeness that takes a past prompt")
     yield _bool("cache_idle_slots", "context", "put idle slots' prompts into that memory")
     yield _bool("cache_prompt", "request", "reuse what a slot has already read")
     yield _int(
@@ -354,6 +351,11 @@ def _container() -> Iterable[SettingRow]:
 
 
 def _ik() -> Iterable[SettingRow]:
+    yield _int(
+        "checkpoint_tolerance", "context", 0, 2**20, "distance of a checkpoint from the end",
+        "tokens",
+    )  # fmt: skip
+    yield _float("cache_ram_similarity", "context", 0, 1, "likeness that takes a past prompt")
     yield _int("mla_attention", "context", 0, 3, "kind of MLA attention")
     yield _mib("attention_max_batch", "context", 0, 2**20, "most memory of an attention batch")
     yield _bool("fused_moe", "context", "experts' products fused")
@@ -440,7 +442,11 @@ def _bounded(row: SettingRow, value: float, shown: object) -> None:
     low, high = row.minimum, row.maximum
     if (low is not None and value < low) or (high is not None and value > high):
         unit = f" {row.unit}" if row.unit else ""
-        raise _wrong(row, shown, f"between {low:g} and {high:g}{unit}")
+        raise _wrong(row, shown, f"between {_shown(low)} and {_shown(high)}{unit}")
+
+
+def _shown(bound: float | None) -> str:
+    return f"{bound:,.0f}" if bound is not None and bound == int(bound) else f"{bound:g}"
 
 
 def _parse_int(row: SettingRow, value: object) -> int:

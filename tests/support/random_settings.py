@@ -76,53 +76,6 @@ NEEDS_MORE = frozenset(
         "draft_sampling",
     ]
 )
-OTHER_ENGINES = frozenset(
-    [
-        "checkpoint_tolerance",
-        "cache_ram_similarity",
-        "mla_attention",
-        "attention_max_batch",
-        "fused_moe",
-        "graph_reuse",
-        "runtime_repack",
-        "expert_reduction",
-        "grouped_experts",
-        "k_cache_hadamard",
-        "v_cache_hadamard",
-        "merge_qkv",
-        "merge_up_gate",
-        "swa_compress",
-        "huge_pages",
-        "tensor_parallel",
-        "pipeline_parallel",
-        "gpu_memory_utilization",
-        "max_num_seqs",
-        "max_num_batched_tokens",
-        "prefix_caching",
-        "prefix_retention_interval",
-        "prefix_match_unit",
-        "kv_cache_dtype",
-        "block_size",
-        "dtype",
-        "quantization",
-        "enforce_eager",
-        "chunked_prefill",
-        "expert_parallel",
-        "async_scheduling",
-        "swa_bounded_replay",
-        "mamba_cache_mode",
-        "speculative_config",
-        "reasoning_parser",
-        "tool_call_parser",
-        "tokenizer_mode",
-        "trust_remote_code",
-        "prompt_tokens_details",
-        "kv_offload_gib",
-        "master_port",
-        "nccl_ib_hca",
-        "nccl_ib_gid_index",
-    ]
-)
 SMALL: Mapping[str, tuple[int, int]] = {
     "threads": (1, 2), "threads_batch": (1, 2), "threads_http": (1, 8),
     "draft_threads": (1, 2), "draft_threads_batch": (1, 2), "ctx_size": (1, 4096),
@@ -151,7 +104,7 @@ def random_settings(
     names = [
         name
         for name, row in SETTINGS.items()
-        if name not in NEEDS_MORE | OTHER_ENGINES and not row.dangerous
+        if name not in NEEDS_MORE and row.engine is None and not row.dangerous
     ]
     chosen = random.sample(names, random.randint(1, 20))
     settings = {name: _value(random, SETTINGS[name], kv_types) for name in sorted(chosen)}

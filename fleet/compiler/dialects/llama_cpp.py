@@ -15,7 +15,7 @@ from fleet.compiler.dialects.llama_cpp_words import WORDS
 from fleet.compiler.dialects.spelling import Settings, Spelled, Wish, cannot_express, say
 from fleet.compiler.dialects.template_words import template_words
 from fleet.errors import CannotExpress, UserError
-from fleet.profiles.settings_table import IK_KV_TYPES
+from fleet.profiles.settings_table import IK_KV_TYPES, SETTINGS
 
 if TYPE_CHECKING:
     from fleet.facts.build_facts import BuildFacts
@@ -31,58 +31,6 @@ _AUTO_LOAD_MODE = (10229, 10448)
 _LAYERS_BY_WORD = (202.60113, 202.60227)
 _SPLIT_TENSOR = (8672, 9093)
 _ROTATION_SINCE = 8672
-_NOT_HERE = frozenset(
-    [
-        "cpuset",
-        "cpuset_mems",
-        "shm_size",
-        "network",
-        "draft_model",
-        "checkpoint_tolerance",
-        "cache_ram_similarity",
-        "mla_attention",
-        "attention_max_batch",
-        "fused_moe",
-        "graph_reuse",
-        "runtime_repack",
-        "expert_reduction",
-        "grouped_experts",
-        "k_cache_hadamard",
-        "v_cache_hadamard",
-        "merge_qkv",
-        "merge_up_gate",
-        "swa_compress",
-        "huge_pages",
-        "tensor_parallel",
-        "pipeline_parallel",
-        "gpu_memory_utilization",
-        "max_num_seqs",
-        "max_num_batched_tokens",
-        "prefix_caching",
-        "prefix_retention_interval",
-        "prefix_match_unit",
-        "kv_cache_dtype",
-        "block_size",
-        "dtype",
-        "quantization",
-        "enforce_eager",
-        "chunked_prefill",
-        "expert_parallel",
-        "async_scheduling",
-        "swa_bounded_replay",
-        "mamba_cache_mode",
-        "speculative_config",
-        "reasoning_parser",
-        "tool_call_parser",
-        "tokenizer_mode",
-        "trust_remote_code",
-        "prompt_tokens_details",
-        "kv_offload_gib",
-        "master_port",
-        "nccl_ib_hca",
-        "nccl_ib_gid_index",
-    ]
-)
 _CONTAINER = frozenset({"cpuset", "cpuset_mems", "shm_size", "network"})
 # what fleet itself decides, or what would put a secret into the argument list
 OWN_OPTIONS = frozenset(
@@ -162,7 +110,7 @@ def _say_first_of_build(spelled: Spelled, build: BuildFacts, wish: Wish) -> None
 def _say_one(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
     if name in SPECULATION_SETTINGS or name in _CONTAINER:
         return
-    if name in _NOT_HERE:
+    if SETTINGS[name].engine is not None:
         raise cannot_express(wish.build, name, ())
     special = _SPECIAL.get(name)
     if special is not None:
@@ -367,8 +315,3 @@ def check_extra_args(words: tuple[str, ...], build: BuildFacts) -> list[str]:
             message = f"{build.engine} {build.name} does not know this option"
             raise CannotExpress(message, where=f"extra_args {name}", fix=fix)
     return list(words)
-
-
-def settings_said(settings: Settings) -> Settings:
-    """Return the settings that the engine sees, without the container's."""
-    return {name: value for name, value in settings.items() if name not in _CONTAINER}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fleet.compiler.launch_config import Warn
 from fleet.errors import CannotExpress
 from fleet.facts.known_builds import since_and_until
+from fleet.profiles.settings_table import SETTINGS
 
 if TYPE_CHECKING:
     from fleet.facts.build_facts import BuildFacts
@@ -100,7 +101,8 @@ def cannot_express(build: BuildFacts, setting: str, names: tuple[str, ...]) -> C
     known = f"{build.engine} {build.name}"
     spans = _spans(names) if build.engine in {"llama.cpp", "embedded"} else ""
     if not spans:
-        message = f"{known} has no way to say it"
+        owner = SETTINGS[setting].engine if setting in SETTINGS else None
+        message = f"{known} has no way to say it" + (f"; {owner} has" if owner else "")
         return CannotExpress(message, where=setting, fix=f"leave `{setting}` out")
     if build.before:
         known += f" (between {build.after} and {build.before})"
