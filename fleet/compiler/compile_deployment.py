@@ -22,6 +22,7 @@ from fleet.compiler.model_files import (
     model_path_on_host,
     seen_from,
 )
+from fleet.compiler.pair_advice import pair_advice
 from fleet.compiler.placement import RPC_PORT, Placed, place_servers
 from fleet.compiler.rpc_worker import rpc_program, rpc_worker_argv
 from fleet.errors import UserError
@@ -194,6 +195,8 @@ def _compile_one(case: _Case) -> LaunchConfig:
     if case.build.engine != "vllm":
         settings["threads"], settings["threads_batch"] = cpus.threads, cpus.threads_batch
     launch = _launch(case, settings, cpus)
+    if case.placed.role == "server":
+        warnings += pair_advice(case.deployment, case.model, case.host)
     return replace(launch, warnings=(*launch.warnings, *warnings, *cpus.warnings))
 
 
