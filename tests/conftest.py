@@ -149,6 +149,12 @@ def engine_image(podman: Mapping[str, str]) -> str:  # noqa: ARG001 - sets the e
     return have(podman_env.ensure_engine_image)
 
 
+@pytest.fixture(scope="session")
+def rpc_image(engine_image: str, wheel_engine: engines.WheelEngine) -> str:  # noqa: ARG001 - its base
+    """Name of an image with llama-server and RPC worker of b10434."""
+    return have(lambda: podman_env.ensure_rpc_image(wheel_engine.programs))
+
+
 @pytest.fixture
 def net_hosts(podman: Mapping[str, str]) -> Iterator[Callable[[int], hosts_of_networks.Network]]:
     """Give `n` hosts with an address, sshd and podman of their own; gone after the test."""

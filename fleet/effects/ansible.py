@@ -9,7 +9,7 @@ import shlex
 import shutil
 import sys
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -90,7 +90,10 @@ def run_playbook(
             quiet=True,
             event_handler=told.hear,
         )
-        outcomes = {target.name: told.outcome(target.name) for target in run.targets}
+        outcomes = {
+            target.name: _in_ssh_words(told.outcome(target.name), target, session)
+            for target in run.targets
+        }
         failed = any(outcome.error for outcome in outcomes.values())
         kept = _keep(folder, artefacts, run.playbook.stem) if failed else None
         return {name: _with_place(outcome, kept) for name, outcome in outcomes.items()}
@@ -165,6 +168,17 @@ def _failure(host: str, task: str, result: Mapping[str, Any]) -> FleetError:
         line for text in texts if text.strip() for line in text.strip().splitlines()[-LAST_LINES:]
     ]
     return OutsideError(f"`{task}` failed: {' '.join(lines[:LAST_LINES])}", where=host)
+
+
+def _in_ssh_words(outcome: HostOutcome, target: SshTarget, session: SshSession) -> HostOutcome:
+    """Ask ssh itself why a host was unreachable: Ansible keeps only the last line."""
+    if not isinstance(outcome.error, HostUnreachable):
+        return outcome
+    try:
+        session.commands(target).run(("true",))
+    except HostUnreachable as error:
+        return replace(outcome, error=error)
+    return outcome
 
 
 def _lost(host: str, said: str) -> FleetError:

@@ -26,6 +26,7 @@ class WheelEngine:
     build: int
     server: Path
     rpc_server: Path
+    programs: Path  # their folder, with their libraries
 
 
 def wheel_engine() -> WheelEngine:
@@ -38,6 +39,7 @@ def wheel_engine() -> WheelEngine:
     (found[0].parent / "ggml-rpc-server").chmod(0o755)
     return WheelEngine(
         build=10434,
+        programs=found[0].parent,
         server=_started_with_its_libraries(found[0]),
         rpc_server=_started_with_its_libraries(found[0].parent / "ggml-rpc-server"),
     )

@@ -30,6 +30,12 @@ PACKAGES = (
 )  # fmt: skip
 CAP_SYS_RESOURCE = 24
 NETAVARK = "/usr/lib/podman:/usr/libexec/podman"
+RPC_IMAGE = "localhost/fleet-test-rpc:b10434"
+RPC_CONTAINERFILE = f"""\
+FROM {ENGINE_IMAGE}
+COPY programs /opt/llama
+ENV LD_LIBRARY_PATH=/opt/llama PATH=/opt/llama:/usr/bin:/bin LLAMA_CACHE=/tmp
+"""
 ENGINE_CONTAINERFILE = f"""\
 FROM {BASE_IMAGE}
 RUN apt-get update \\
@@ -115,6 +121,21 @@ def ensure_engine_archive() -> Path:
             podman("save", "--quiet", "--output", str(partial), image)
             partial.rename(archive)
     return archive
+
+
+def ensure_rpc_image(programs: Path) -> str:
+    """Build an image with an older llama-server and its RPC worker, once; return its name."""
+    ensure_engine_image()
+    with alone("rpc-image"):
+        if not _image_exists(RPC_IMAGE):
+            folder = cache_folder() / "rpc-image"
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(programs, folder / "programs")
+            for program in ("llama-server", "ggml-rpc-server"):
+                (folder / "programs" / program).chmod(0o755)
+            (folder / "Containerfile").write_text(RPC_CONTAINERFILE)
+            podman("build", "--network", "host", "--quiet", "--tag", RPC_IMAGE, str(folder))
+    return RPC_IMAGE
 
 
 def debootstrap(target: Path, *, suite: str, include: tuple[str, ...] = ()) -> None:
