@@ -1,0 +1,164 @@
+"""Speed over hosts: a no-op `up`, the same with delay, planning a thousand hosts.
+
+    tests/benchmarks/run hosts [--hosts 8] [--pairs 5] [--delay]
+
+Ratios are of runs taken in turn, medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from fleet.cli.load import load_deployment, load_library
+from fleet.compiler.compile_deployment import compile_deployment
+from fleet.deploy.plan_changes import plan_changes
+from fleet.deploy.prepare import engine_build
+from fleet.effects.commands import LocalCommands
+from fleet.observe.parse_probe import parse_probe
+from fleet.observe.probe_host import SCRIPT
+from fleet.profiles.kinds import HostTarget
+from support import models, podman_env
+from support.net_hosts import start_network
+from support.town import NAME, Town
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+BARE = """\
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.setup:
+        gather_subset: [min]
+"""
+
+
+def seconds(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def bare_playbook(town: Town) -> None:
+    """Run one fact-reading task on the same hosts, with pipelining and as many forks."""
+    inventory = town.folder / "inventory.json"
+    hosts = {
+        host.name: {
+            "ansible_host": host.address, "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(host.key_file),
+        }
+        for host in town.hosts
+    }  # fmt: skip
+    inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
+    (town.folder / "bare.yml").write_text(BARE)
+    options = f"-o UserKnownHostsFile={town.hosts[0].known_hosts} -o ControlMaster=no"
+    variables = {"ANSIBLE_PIPELINING": "true", "ANSIBLE_SSH_ARGS": options, "ANSIBLE_FORKS": "10"}
+    words = ["ansible-playbook", "-i", str(inventory), str(town.folder / "bare.yml")]
+    subprocess.run(words, env={**os.environ, **variables}, check=True, capture_output=True)
+
+
+def up(town: Town) -> None:
+    code, told = town.fleet("up", NAME, "--yes")
+    assert code == 0, told
+
+
+def no_op(count: int, pairs: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        network = start_network(count, podman_env.podman_environment())
+        try:
+            town = _town(Path(folder), network)
+            town.write(batch="100%")
+            up(town)
+            rows = [
+                (seconds(lambda: bare_playbook(town)), seconds(lambda: up(town)))
+                for _ in range(pairs)
+            ]
+            bare, ours = (statistics.median(row[i] for row in rows) for i in (0, 1))
+            ratio = f"bare playbook {bare:.2f} s, ratio {ours / bare:.2f}"
+            print(f"no-op up on {count} hosts: {ours:.2f} s, {ratio}")
+        finally:
+            network.remove()
+
+
+def with_delay(counts: tuple[int, ...], milliseconds: int) -> None:
+    print(f"no-op up with {milliseconds} ms of delay a host")
+    for count in counts:
+        with tempfile.TemporaryDirectory() as folder:
+            network = start_network(count, podman_env.podman_environment())
+            try:
+                town = _town(Path(folder), network)
+                town.write(batch="100%")
+                up(town)
+                for host in network.hosts:
+                    host.delay(milliseconds)
+                taken = [seconds(functools.partial(up, town)) for _ in range(3)]
+                print(f"{count:3} hosts: {statistics.median(taken):.2f} s")
+            finally:
+                network.remove()
+
+
+def plan_many(count: int) -> None:
+    """Compile and plan `count` hosts from recorded facts, against reading the same facts."""
+    text = LocalCommands().run(("sh", "-s"), stdin=SCRIPT).stdout
+    library = load_library()
+    model = models.tiny_models()["llama"]
+    base = replace(load_deployment(str(model), library=library), topology="replicas")
+    targets = tuple(
+        HostTarget(name=f"h{i}", address=f"10.0.{i // 250}.{i % 250}") for i in range(count)
+    )
+    deployment = replace(
+        base,
+        hosts=targets,
+        runtime="ansible",
+        engine=replace(base.engine, engine="llama.cpp", image="x", build="b11549"),
+    )
+    build = engine_build(deployment)
+    facts = {}
+    reading = seconds(
+        lambda: facts.update({t.name: parse_probe(text, name=t.name) for t in targets})
+    )
+    planning = seconds(
+        lambda: plan_changes(
+            compile_deployment(deployment, hosts=facts, model=None, build=build), ()
+        )
+    )
+    ratio = f"planning {planning:.2f} s, ratio {planning / reading:.2f}"
+    print(f"{count} hosts: reading {reading:.2f} s, {ratio}")
+    assert len({json.dumps(asdict(each), default=str) for each in facts.values()}) == count
+
+
+def _town(folder: Path, network: object) -> Town:
+    image = podman_env.ensure_engine_image()
+    return Town(folder=folder, network=network, model=models.tiny_models()["llama"], image=image)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--hosts", type=int, default=8)
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--delay", action="store_true")
+    parser.add_argument("--plan-only", action="store_true")
+    chosen = parser.parse_args()
+    os.environ.update(podman_env.podman_environment())
+    plan_many(1000)
+    if not chosen.plan_only:
+        no_op(chosen.hosts, chosen.pairs)
+    if chosen.delay:
+        with_delay((1, 2, 4, 8, 16), 100)
+
+
+if __name__ == "__main__":
+    main()
