@@ -204,7 +204,8 @@ def _without_flash(question: MemoryQuestion, plans: Sequence[CachePlan], tokens:
     width = (3 if model.arch == "glm4moe" else 2) * model.n_embd
     if model.is_mla:
         latent = max((plan.cache.k_row for plan in plans), default=0)
-        queries, rows, width = model.n_head * (2 * latent - 64 + model.head_dim_k), 0, width + 7168
+        queries, rows = model.n_head * (2 * latent - 64 + model.head_dim_k), 0
+        width = 3 * model.n_embd
     return scores + mask + (width + queries + rows + 5) * tokens * F32
 
 

@@ -46,12 +46,14 @@ def _flash(question: MemoryQuestion) -> str | None:
     v_quantised = question.type_v not in _WHOLE
     if not question.flash_attention:
         return f"a V cache of {question.type_v} needs flash attention" if v_quantised else None
+    model = question.model
+    latent = max((cache.k_row for cache in model.caches if cache.name == "mla"), default=0)
     sides = (
-        ("K", question.type_k, question.model.head_dim_k),
-        ("V", question.type_v, question.model.head_dim_v),
+        ("K", question.type_k, latent or model.head_dim_k),
+        ("V", question.type_v, 0 if latent else model.head_dim_v),
     )
     for side, kind, head in sides:
-        if kind not in _WHOLE and not question.model.is_mla and head % _QUANTISED_BLOCK:
+        if kind not in _WHOLE and head % _QUANTISED_BLOCK:
             return f"heads of {head} elements cannot be stored as {kind} blocks of 32 ({side})"
     return None
 
