@@ -10,6 +10,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from fleet.compiler.dialects.llama_cpp_words import WORDS
 from fleet.deploy.launch_record import launch_from_json, launch_to_json
 from fleet.errors import OutsideError
 from fleet.observe.observation import RunningServer
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 START = ("podman", "run", "--detach")
 START_MARGIN_S = 60
+# every name that some build has for a setting
+SETTING_OF = {option: setting for setting, row in WORDS.items() for option in row.names}
 STATES: Mapping[str, State] = {
     "running": "running",
     "paused": "running",
@@ -86,14 +89,24 @@ def restart_way(facts: HostFacts) -> str:
 
 def changed_words(
     wanted: Sequence[str], found: Sequence[str]
-) -> tuple[tuple[str, str | None], ...]:
-    """Return the options whose value differs from the launch's, by name without dashes."""
+) -> tuple[tuple[str, SettingScalar], ...]:
+    """Return the options whose value differs from the launch's, under the setting's name."""
     want, have = dict(_options(wanted)), dict(_options(found))
     return tuple(
-        (name.lstrip("-").replace("-", "_"), have.get(name))
+        (SETTING_OF.get(name, name.lstrip("-").replace("-", "_")), _value(have.get(name)))
         for name in dict.fromkeys([*want, *have])
         if want.get(name) != have.get(name)
     )
+
+
+def _value(word: str | None) -> SettingScalar:
+    """Return a number where the word is one."""
+    for number in (int, float):
+        try:
+            return number(word or "")
+        except ValueError:
+            continue
+    return word
 
 
 def _labels(launch: LaunchConfig, generation: int) -> dict[str, str]:
