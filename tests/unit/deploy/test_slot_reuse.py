@@ -19,5 +19,5 @@ pytestmark = pytest.mark.pure
         (0, 2248, False),
     ],
 )
-def test_a_few_tokens_before_the_end_are_enough(reused: int, possible: int, enough: bool) -> None:  # noqa: FBT001
+def test_a_few_tokens_before_the_end_are_enough(reused: int, possible: int, enough: bool) -> None:
     assert SlotReuse(slot=0, reused=reused, possible=possible).enough is enough
