@@ -98,6 +98,7 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {
             "is above `prompt_tokens`",
         ),
     ),
+    "conversation": (Rule("turns", lambda values: not values.get("turns"), "has no turn"),),
     "deployment": (
         Rule(
             "name",

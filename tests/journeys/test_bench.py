@@ -186,3 +186,27 @@ def test_only_what_the_bench_started_is_ended(town: str, home: Path) -> None:
         assert len(before) == 1
     finally:
         fleet("down", town, "--yes")
+
+
+@pytest.mark.podman
+def test_llama_bench_of_the_image(
+    home: Path, tiny_models: Mapping[str, Path], engine_image: str
+) -> None:
+    profiles = home / "config" / "fleet" / "profiles"
+    profiles.mkdir(parents=True)
+    model = tiny_models["llama"]
+    (profiles / "tiny.yaml").write_text(f"kind: model\nversion: 1\nname: tiny\npath: {model}\n")
+    (profiles / "image.yaml").write_text(
+        f"kind: engine\nversion: 1\nname: image\nengine: llama.cpp\nimage: {engine_image}\n"
+    )
+    (profiles / "raw.yaml").write_text(
+        "kind: deployment\nversion: 1\nname: raw\nhardware: auto\nmodel: tiny\nengine: image\n"
+        "settings:\n  threads: 2\n"
+    )
+
+    found = fleet("bench", "raw", "--suite", "raw", "--out", str(home / "r"))
+
+    assert [(row["prompt"], row["generated"]) for row in found["rows"]] == [(512, 0), (0, 128)]
+    assert all(row["mean"] > 0 and len(row["samples"]) == 5 for row in found["rows"])
+    assert found["rows"][0]["settings"]["n_threads"] == 2
+    assert fleet("report", str(home / "r"))["bytes"] > 1000
