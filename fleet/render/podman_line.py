@@ -82,7 +82,9 @@ def _words(launch: LaunchConfig) -> Iterator[str]:
     yield from ("--restart", "on-failure:3", "--stop-timeout", "10")
     yield from ("--user", USER, "--cap-drop", "all", "--security-opt", "no-new-privileges")
     yield from ("--read-only", "--mount", "type=tmpfs,destination=/tmp,tmpfs-size=256m")
-    yield from ("--pids-limit", str(PIDS), "--log-opt", f"max-size={LOG_SIZE}")
+    # journald, the default on many hosts, does not know `max-size`
+    yield from ("--log-driver", "k8s-file", "--log-opt", f"max-size={LOG_SIZE}")
+    yield from ("--pids-limit", str(PIDS))
     for name, value in labels(launch).items():
         yield from ("--label", f"{name}={value}")
     yield from _network(launch)

@@ -74,6 +74,7 @@ def _container_section(
     yield "ContainerName", launch.container_name
     yield "Image", str(launch.image)
     yield "Pull", "missing"
+    yield "LogDriver", "k8s-file"
     yield "PodmanArgs", f"--entrypoint {launch.program} --log-opt max-size={LOG_SIZE}"
     yield "Exec", " ".join(quoted(word) for word in launch.argv)
     for name, value in launch.env:

@@ -39,7 +39,7 @@ def main(count: int) -> int:
 def _read(folder: Path) -> float:
     start = time.process_time()
     for file in folder.iterdir():
-        yaml.load(file.read_bytes(), yaml.CSafeLoader)  # noqa: S506 - the safe C loader
+        yaml.load(file.read_bytes(), yaml.CSafeLoader)
     return time.process_time() - start
 
 

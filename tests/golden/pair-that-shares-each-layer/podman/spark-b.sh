@@ -12,8 +12,9 @@ podman run \
   --security-opt no-new-privileges \
   --read-only \
   --mount type=tmpfs,destination=/tmp,tmpfs-size=256m \
-  --pids-limit 4096 \
+  --log-driver k8s-file \
   --log-opt max-size=64mb \
+  --pids-limit 4096 \
   --label fleet.deployment=spark-pair-v4-flash \
   --label fleet.server=worker \
   --label fleet.digest=33bc0f96de988abf \
