@@ -52,12 +52,13 @@ class Verdict:
 
 
 def fit(plan: MemoryPlan, host: HostFacts) -> Verdict:
-    """Compare a plan with a host's memory; unified memory carries host and devices at once.
+    """Compare a plan with a host's memory; unified memory carries host and device at once.
 
-    The host's capacity is the smaller of its memory and the cgroup's limit.
+    A unified memory has one device; further ones are those of other nodes. The host's
+    capacity is the smaller of its memory and the cgroup's limit.
     """
     unified = any(gpu.unified for gpu in host.gpus)
-    shared = plan.host.total + (sum(s.total for s in plan.devices) if unified else 0)
+    shared = plan.host.total + (sum(s.total for s in plan.devices[:1]) if unified else 0)
     devices = tuple(
         _device(share, _gpu_capacity(host, i, unified=unified), share.total)
         for i, share in enumerate(plan.devices)
