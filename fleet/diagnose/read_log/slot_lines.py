@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 _TIMING = re.compile(
     r"(?:prompt |generation )?eval time\s*=\s*(\d+\.?\d*) ms /\s*(\d+) (?:tokens|runs)"
-    r"(?:\s*\(\s*(?:\d+\.?\d*|-?inf|-?nan) ms per token,\s*(\d+\.?\d*|-?inf|-?nan) tokens per second)?"
+    r"(?:\s*\(\s*(?:\d+\.?\d*|-?inf|-?nan) ms per token,"
+    r"\s*(\d+\.?\d*|-?inf|-?nan) tokens per second)?"
 )
 _DRAFT = re.compile(
     r"draft acceptance(?: rate)?\s*=\s*(\d+\.?\d*) \(\s*(\d+) accepted /\s*(\d+) generated\)"

@@ -187,7 +187,7 @@ READERS: tuple[tuple[str, Callable[[LogReading, Vllm, str], str | None]], ...] =
 def read_metric(reading: LogReading, line: str) -> str | None:
     """Take one sample of the metrics page; counters of several engines are added."""
     found = _METRIC.match(line)
-    if found is None:
+    if found is None or found[3] == "NaN":
         return None
     reading.vllm.seen = True
     reading.marks.add("metrics")
