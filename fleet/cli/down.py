@@ -11,7 +11,7 @@ from fleet.cli.options import Json, Name, Yes
 from fleet.cli.output import console, print_json
 from fleet.cli.progress_line import progress_line
 from fleet.cli.server_rows import server_json
-from fleet.deploy.everywhere import start_generation, take_down
+from fleet.deploy.bring_up import start_generation, take_down
 from fleet.deploy.generations import current_generation, earlier_generation, generation
 from fleet.deploy.look import look
 from fleet.deploy.rim import Rim

@@ -13,8 +13,7 @@ from fleet.cli.options import Json, Name, Profiles, Sets, Yes
 from fleet.cli.output import console, print_json, print_table
 from fleet.cli.progress_line import progress_line
 from fleet.cli.server_rows import server_json
-from fleet.deploy.bring_up import BroughtUp, UpOptions
-from fleet.deploy.everywhere import bring_up_everywhere
+from fleet.deploy.bring_up import BroughtUp, UpOptions, bring_up
 from fleet.deploy.generations import Origin
 from fleet.deploy.rim import Rim
 from fleet.errors import UserError
@@ -141,7 +140,7 @@ def _bring_up(options: UpOptions) -> BroughtUp:
         origin.name, profiles=origin.profiles, sets=origin.sets, runtime=options.runtime
     )
     with progress_line() as progress:
-        return bring_up_everywhere(deployment, rim=Rim(), options=options, progress=progress)
+        return bring_up(deployment, rim=Rim(), options=options, progress=progress)
 
 
 def _print_brought_up(done: BroughtUp, *, dry_run: bool) -> None:

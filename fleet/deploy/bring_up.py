@@ -152,7 +152,7 @@ def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer
             write_record(rim.folders, down)
         for server in ended:
             progress(f"stopping {server.server}")
-            work.host.stop(server)
+            work.stop(server)
     return ended
 
 
@@ -172,10 +172,12 @@ def start_generation(
         rim=rim, progress=progress, host=local_host(made.runtime, rim), runtime=made.runtime
     )
     with held(deployment_folder(rim.folders, name) / "lock", wait_s=30.0, on_wait=progress):
-        ready = work.replace_all(made, work.mine(name), bound_s=load_bound(0, None))
         record = read_record(rim.folders, name)
-        work.record(name, made.number, origin=record.origin if record else None)
-    return ready
+        origin = record.origin if record else None
+        return work.replace_all(
+            made, work.mine(name), bound_s=load_bound(0, None),
+            finish=lambda: work.record(name, made.number, origin=origin),
+        )  # fmt: skip
 
 
 def _on_hosts() -> ModuleType:
@@ -193,8 +195,18 @@ class Work:
     runtime: RuntimeName
 
     def mine(self, name: str) -> tuple[RunningServer, ...]:
-        """Return the deployment's servers on this host."""
-        return tuple(each for each in self.host.running() if each.deployment == name)
+        """Return the deployment's servers here, those of the runtime it had before too."""
+        record = read_record(self.rim.folders, name)
+        hosts = [self.host]
+        if record is not None and record.runtime not in {self.runtime, "ansible"}:
+            hosts.append(local_host(record.runtime, self.rim))
+        return tuple(each for host in hosts for each in host.running() if each.deployment == name)
+
+    def stop(self, server: RunningServer) -> None:
+        """Stop `server`, which may be one of the runtime that the deployment had before."""
+        runtime: RuntimeName = "podman" if server.container else "embedded"
+        host = self.host if runtime == self.runtime else local_host(runtime, self.rim)
+        host.stop(server)
 
     def client(self, launch: LaunchConfig, url: str) -> ServerClient:
         """Return a client with the deployment's key."""
@@ -202,14 +214,21 @@ class Work:
         return ServerClient(url=url, http=self.rim.http, api_key=key)
 
     def replace_all(
-        self, made: Generation, old: Sequence[RunningServer], *, bound_s: float
+        self,
+        made: Generation,
+        old: Sequence[RunningServer],
+        *,
+        bound_s: float,
+        finish: Callable[[], None],
     ) -> tuple[Ready, ...]:
-        """Stop `old`, start `made`; when that fails, end it and start again what served."""
+        """Stop `old`, start `made`, `finish`; when that fails, start again what served."""
         for server in old:
             self.progress(f"stopping generation {server.generation}")
-            self.host.stop(server)
+            self.stop(server)
         try:
-            return tuple(self.start(launch, made, bound_s=bound_s) for launch in made.launches)
+            ready = tuple(self.start(launch, made, bound_s=bound_s) for launch in made.launches)
+            finish()
+            return ready  # noqa: TRY300 - `else` would read as if it could not fail
         except (FleetError, KeyboardInterrupt) as error:
             self._undo(made, old, error)
             raise
@@ -242,13 +261,16 @@ class Work:
         """End what was started and put back what served before."""
         name = made.launches[0].deployment
         for server in self.mine(name):
-            self.host.stop(server)
+            self.stop(server)
         served = {each.generation for each in old if each.state == "running"}
         for each in read_generations(self.rim.folders, name):
             if each.number in served and each.number != made.number:
                 self.progress(f"putting generation {each.number} back")
+                before = replace(
+                    self, runtime=each.runtime, host=local_host(each.runtime, self.rim)
+                )
                 for launch in each.launches:
-                    self.start(launch, each, bound_s=load_bound(0, None))
+                    before.start(launch, each, bound_s=load_bound(0, None))
                 if isinstance(error, FleetError):
                     error.message += f"; generation {each.number} serves again"
 
@@ -262,7 +284,6 @@ def _converge(
     if len(kept) == len(changes):
         made = _kept_generation(prepared, kept[0], work)
         ready = tuple(_look_at(change, work, prepared) for change in kept)
-        primed: tuple[PrimeReport, ...] = ()
     else:
         made = _next_generation(prepared, changes, work)
         write_generation(folders, name, made)
@@ -271,12 +292,20 @@ def _converge(
         model_bytes = prepared.model.size if prepared.model else 0
         bound = load_bound(model_bytes, prepared.host.disk_bandwidth)
         old = [change.old for change in changes if change.old is not None]
-        ready = work.replace_all(made, old, bound_s=bound)
-        primed = _prime(prepared, work) if options.prime else ()
+        ready = work.replace_all(
+            made, old, bound_s=bound, finish=lambda: _remember(made, work, options)
+        )
+        return ready, _prime(prepared, work) if options.prime else ()
+    _remember(made, work, options)
+    return ready, ()
+
+
+def _remember(made: Generation, work: Work, options: UpOptions) -> None:
+    """Write down that `made` serves and is wanted."""
+    name = made.launches[0].deployment
     if not made.ready:
-        write_generation(folders, name, replace(made, ready=True))
+        write_generation(work.rim.folders, name, replace(made, ready=True))
     work.record(name, made.number, origin=options.origin)
-    return ready, primed
 
 
 def _look_at(change: Change, work: Work, prepared: Prepared) -> Ready:
