@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.printed_memory import DEFAULTS, embedded_lines, server_lines
 
 from fleet.compiler.memory.compare_with_reality import planned_memory, printed_memory
 from fleet.compiler.memory.plan_memory import plan_memory
 from fleet.compiler.memory.question import MemoryQuestion
 from fleet.observe.read_model import read_model_file
+from support.printed_memory import DEFAULTS, embedded_lines, server_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

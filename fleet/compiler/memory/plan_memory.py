@@ -136,8 +136,7 @@ def plan_memory(question: MemoryQuestion) -> MemoryPlan:
 
 
 def _plannable(question: MemoryQuestion) -> bool:
-    from_types = {question.type_k, question.type_v}
-    return not any(kind not in _CELLS for kind in from_types) and question.parallel > 0
+    return {question.type_k, question.type_v} <= _CELLS.keys() and question.engine != "vllm"
 
 
 def _refused(question: MemoryQuestion, reason: str) -> MemoryPlan:

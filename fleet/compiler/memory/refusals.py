@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fleet.compiler.memory.question import MemoryQuestion
     from fleet.compiler.memory.version_rules import MemoryRules
 
+VLLM_TYPES = ("auto", "bf16", "f16", "fp8", "fp8_ds_mla", "mxfp4")  # K: entries, V: index
 MOST_SEQUENCES = 256  # LLAMA_MAX_SEQ
 _QUANTISED_BLOCK = 32
 _WHOLE = frozenset({"f32", "f16", "bf16"})
@@ -20,8 +21,17 @@ _WHOLE = frozenset({"f32", "f16", "bf16"})
 
 def refusal(question: MemoryQuestion, rules: MemoryRules) -> str | None:
     """Return why the engine would refuse this launch, or None."""
+    if question.engine == "vllm":
+        return _vllm_types(question)
     checks = (_types(question), _pairs(question, rules), _flash(question), _counts(question))
     return next((reason for reason in checks if reason), None)
+
+
+def _vllm_types(question: MemoryQuestion) -> str | None:
+    for kind in (question.type_k, question.type_v):
+        if kind not in VLLM_TYPES:
+            return f"cache type `{kind}` is not one of {', '.join(VLLM_TYPES)}"
+    return None
 
 
 def _types(question: MemoryQuestion) -> str | None:
