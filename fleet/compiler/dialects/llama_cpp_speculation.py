@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fleet.compiler.dialects.llama_cpp_words import WORDS
-from fleet.compiler.dialects.spelling import Spelled, Value, Wish, cannot_express, say
+from fleet.compiler.dialects.spelling import (
+    Spelled,
+    Value,
+    Wish,
+    cannot_express,
+    known_name,
+    say,
+)
 from fleet.errors import CannotExpress
 
 if TYPE_CHECKING:
@@ -111,8 +118,8 @@ def _type_word(build: BuildFacts, kind: str, listed: tuple[str, ...]) -> str:
     return kind if dashes else old
 
 
-# the first known builds whose `--spec-type` has the kind
-_FIRST = {"draft-mtp": 9538, "draft-dflash": 10434, "draft-dspark": 10434, "ngram-mod": 9093}
+# the first builds whose own help or options were seen to have the kind
+_FIRST = {"draft-mtp": 10434, "draft-dflash": 10434, "draft-dspark": 10434, "ngram-mod": 9093}
 
 
 def _check_kind_exists(build: BuildFacts, kind: str) -> None:
@@ -141,7 +148,9 @@ def _say_ngrams(spelled: Spelled, wish: Wish, kinds: tuple[str, ...]) -> Iterabl
         for name, part in _NGRAM_PARTS.items():
             if name in settings:
                 names = (f"--spec-{kind}-{part}", f"--spec-ngram-{part}")
-                say(spelled, build, name, Value(names), settings[name])
+                # the older option serves all kinds at once
+                if known_name(build, names) not in spelled.argv:
+                    say(spelled, build, name, Value(names), settings[name])
                 yield name
     if "ngram-mod" in kinds:
         for name, word in _MOD_PARTS.items():

@@ -234,3 +234,10 @@ def test_dangerous_settings_need_a_word_of_permission() -> None:
     with pytest.raises(UserError, match="dangerous"):
         launch({"props": True}, build="b11549")
     assert "--props" in launch({"props": True}, build="b11549", allow_dangerous=True).argv
+
+
+def test_an_option_for_all_kinds_is_said_once() -> None:
+    config = launch({"speculation": "ngram-simple,ngram-map-k", "ngram_size_n": 8}, build="b8672")
+
+    assert value_of(config, "--spec-type") == "ngram_simple,ngram_map_k"
+    assert config.argv.count("--spec-ngram-size-n") == 1
