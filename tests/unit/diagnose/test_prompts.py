@@ -1,0 +1,142 @@
+"""What breaks a shared prefix, how it is named, and what the placement rule predicts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from fleet.diagnose.prompts.analysis import analysis_json, analyze
+from fleet.diagnose.prompts.breaks import find_break
+from fleet.diagnose.prompts.placement import Memory, SlotModel
+from fleet.diagnose.prompts.requests import Request, parse_requests
+from fleet.diagnose.prompts.tokens import Estimate, common_length
+from fleet.errors import UserError
+
+pytestmark = pytest.mark.pure
+
+SHARED = "The harbour museum shows clocks of every kind and age to its visitors. " * 8
+UUIDS = ("0c1e5709-8f2a-4b7e-9d3c-5a6b7c8d9e0f", "7b7e9d3c-5a6b-4c8d-9e0f-0c1e57098f2a")
+
+
+def request(system: str, user: str = "hello", **more: object) -> Request:
+    body = {"messages": [{"role": "system", "content": system}, {"role": "user", "content": user}]}
+    return parse_requests(json.dumps(body | more), "r.jsonl")[0]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind"),
+    [
+        ("It is 2026-10-11 12:00:01.", "It is 2026-10-11 12:00:09.", "timestamp"),
+        ("Session " + UUIDS[0], "Session " + UUIDS[1], "uuid"),
+        ("Request 17 of today", "Request 18 of today", "counter"),
+        ("cch=0a1b2 first", "cch=9f8e7 first", "billing header"),
+        ("Be  brief.", "Be brief.", "whitespace"),
+        ("<think>so</think> yes", "yes", "think tags"),
+        ('{"a": 1, "b": 2}', '{"b": 2, "a": 1}', "json key order"),
+        ("You are Anna. " + SHARED, "You are Boris. " + SHARED, "per-user data before shared data"),
+    ],
+)
+def test_names_what_breaks_the_prefix(first: str, second: str, kind: str) -> None:
+    found = find_break(request(first), request(second))
+
+    assert found is not None
+    assert found.kind == kind
+
+
+def test_tools_in_another_order_are_told_from_other_tools() -> None:
+    tools = [{"function": {"name": name}} for name in ("read", "write")]
+
+    found = find_break(request("x", tools=tools), request("x", tools=tools[::-1]))
+
+    assert found is not None
+    assert (found.where, found.kind) == ("tools", "tool order")
+
+
+def test_a_new_question_is_no_fault() -> None:
+    found = find_break(request("x", "one thing"), request("x", "another"))
+
+    assert found is not None
+    assert found.kind == "the request itself"
+
+
+def test_moving_what_changes_to_the_end_lets_the_rest_be_reused() -> None:
+    requests = [request(f"Now 12:00:0{n}\n\n{SHARED}\n\nYou are number {n}.") for n in range(5)]
+
+    found = analysis_json(analyze(requests, Estimate(), Memory()), show_text=False)
+
+    assert found["reusable_tokens"]["reordered"] > 5 * found["reusable_tokens"]["default"]
+    assert found["advice"][0]["reusable_tokens_after"] >= found["reusable_tokens"]["reordered"]
+    assert found["estimated"] is True
+    assert SHARED[:40] not in json.dumps(found)
+
+
+def test_a_schema_told_again_in_prose_is_found() -> None:
+    schema = {"properties": {"mood": {}, "action": {}, "target": {}, "reason": {}}}
+    prose = "Answer with the fields mood, action, target and reason."
+    asked = [request(f"Rules.\n\n{prose}", response_format={"schema": schema})] * 2
+
+    found = analysis_json(analyze(asked, Estimate(), Memory()), show_text=True)
+
+    assert [one["kind"] for one in found["said_twice"]] == ["a schema and its prose"]
+    assert found["said_twice"][0]["text"] == prose
+
+
+WINDOW = Memory(window=512)
+
+
+def reuse(memory: Memory, prompts: list[list[int]]) -> list[int]:
+    slot = SlotModel(memory=memory)
+    return [slot.take(prompt) for prompt in prompts]
+
+
+def differing(tail: int, count: int = 4) -> list[list[int]]:
+    return [[*range(2248), *range(10_000 * n, 10_000 * n + tail)] for n in range(1, count + 1)]
+
+
+def test_a_long_tail_reuses_nothing_of_a_window_model() -> None:
+    assert reuse(WINDOW, differing(1500)) == [0, 0, 0, 0]
+
+
+def test_a_prefix_sent_alone_is_reused_ever_after() -> None:
+    primed = reuse(WINDOW, [list(range(2248)), *differing(1500)])
+
+    assert primed[1:] == [2248, 2243, 2243, 2243]
+
+
+def test_a_short_tail_is_within_the_live_window() -> None:
+    assert reuse(WINDOW, differing(300)) == [0, 2248, 2248, 2248]
+
+
+def test_four_unified_slots_and_a_full_window_reach_back_further() -> None:
+    unified = Memory(window=512, slots=4, unified=True)
+
+    assert reuse(unified, differing(1500)) == [0, 2248, 2248, 2248]
+    assert reuse(Memory(window=512, full_window=True), differing(1500)) == [0, 2248, 2248, 2248]
+
+
+def test_vllm_reuses_multiples_of_its_interval() -> None:
+    memory = Memory(engine="vllm", window=512, interval=1024)
+
+    assert reuse(memory, differing(1500))[1:] == [2048, 2048, 2048]
+
+
+def test_common_length_is_exact() -> None:
+    assert common_length([1, 2, 3, 4], [1, 2, 9, 4]) == 2
+    assert common_length([1, 2], [1, 2, 3]) == 2
+    assert common_length([], [1]) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "empty"),
+        ('{"messages": []}', "no messages"),
+        ('{"messages": [{"content": "x"}]}', "no role"),
+        ("[1]", "no request"),
+        ('{"messages": [{"role": "user", "content": "x"}]}\n{broken', "no JSON"),
+    ],
+)
+def test_requests_that_are_none_are_refused_with_their_line(text: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        parse_requests(text, "r.jsonl")
