@@ -13,6 +13,7 @@ from fleet.cli.options import Json, Name, Profiles, Sets, Yes
 from fleet.cli.output import console, print_json, print_table
 from fleet.cli.progress_line import progress_line
 from fleet.cli.server_rows import server_json
+from fleet.cli.tuned_words import tuned_words
 from fleet.deploy.bring_up import BroughtUp, UpOptions, bring_up
 from fleet.deploy.generations import Origin
 from fleet.deploy.rim import Rim
@@ -22,6 +23,7 @@ from fleet.profiles.kinds import RuntimeName
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from fleet.deploy.await_ready import Ready
     from fleet.deploy.plan_changes import Change
 
 app = typer.Typer()
@@ -147,18 +149,22 @@ def _print_brought_up(done: BroughtUp, *, dry_run: bool) -> None:
     print_changes(done.changes)
     if dry_run:
         return
-    for ready in done.ready:
-        request = ready.first_request
-        context = f"context {ready.context} tokens" if ready.context else "context not told"
-        console.print(context, markup=False)
-        if request is not None:
-            pp, tg = (
-                request.prompt_n / request.prompt_ms,
-                request.predicted_n / request.predicted_ms,
-            )
-            console.print(f"first request: PP {pp * 1000:.1f} tok/s, TG {tg * 1000:.1f} tok/s")
     for report in done.primed:
-        console.print(f"primed: {report.outcome}, {report.why}", markup=False)
-    console.print(f"tuned profile: {done.tuned}" if done.tuned else "no tuned profile applies")
+        console.print(f"shared prefix: {report.outcome}, {report.why}", markup=False)
+    console.print(tuned_words(done.deployment, done.tuned, Rim()), markup=False)
+    for ready in done.ready:
+        console.print(ready_words(ready), markup=False)
     for server in done.servers:
-        console.print(f"ready: {server.url}", markup=False)
+        if server.url:
+            console.print(f"ready: {server.url}", markup=False)
+
+
+def ready_words(ready: Ready) -> str:
+    """Return the real context, and the speeds of the first request where one was sent."""
+    words = f"context {ready.context} tokens" if ready.context else "context not told"
+    request = ready.first_request
+    if request is None or not request.prompt_ms or not request.predicted_ms:
+        return words
+    pp = 1000 * request.prompt_n / request.prompt_ms
+    tg = 1000 * request.predicted_n / request.predicted_ms
+    return f"{words}, first request: PP {pp:.1f} tok/s, TG {tg:.1f} tok/s"

@@ -27,7 +27,7 @@ GDB = "58\t../sysdeps/nptl/libc_start_call_main.h: No such file or directory."
         ]),
         ("corrupt-gguf", ["gguf_init_from_file_impl: invalid magic characters: 'nota'"]),
         ("corrupt-gguf", [
-            ("error loading model: tensor 'blk.3.ffn_up.weight' data is not within the file bounds, "
+            ("error loading model: tensor 'blk.3.w' data is not within the file bounds, "
             "model is corrupted or incomplete")
         ]),
         ("unsupported-architecture", ["unknown model architecture: 'xyz'"]),
