@@ -36,12 +36,15 @@ def watch_window(
 
     A server that is down or loading in between is waited for. A window that was cut short
     cannot be gone on with: the time in between would be missing, so the folder must be new.
-    Raises `OutsideError` when nothing answered, `UserError` for a folder in use.
+    Raises `OutsideError` when nothing answers at first, `UserError` for a folder in use.
     """
     with folder.locked():
         if folder.read_run() is not None:
             message, fix = "a window cannot be gone on with", "name a new folder with `--out`"
             raise UserError(message, where=str(folder.path), fix=fix)
+        if _scrape(url, headers, http, clock, 0.0).metrics is None:
+            fix = "start it first; afterwards it may be down and come back"
+            raise OutsideError("the server does not answer", where=f"{url}/metrics", fix=fix)
         every = min(INTERVAL_S, window_s / LEAST_SCRAPES)
         run = {"suite": "window", "url": url, "window_s": window_s, "every_s": every}
         folder.write_run({**run, "started": clock.now().isoformat(timespec="seconds")})
