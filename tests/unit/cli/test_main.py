@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from fleet.cli.main import asks_json, take_verbosity
+from fleet.cli.main import asks_json, main, take_verbosity
 from fleet.cli.readable_errors import readable_errors
 from fleet.cli.verbs import VERBS
 from fleet.errors import DoesNotFit
@@ -51,6 +51,15 @@ def test_help_names_every_verb() -> None:
 
     assert answer.returncode == 0
     assert all(f"\n  {verb} " in answer.stdout for verb in VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_its_own_help(verb: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as stopped:
+        main([verb, "-h"])
+
+    assert stopped.value.code == 0
+    assert f"Usage: fleet {verb} " in capsys.readouterr().out
 
 
 def test_help_loads_no_verb() -> None:
