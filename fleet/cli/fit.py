@@ -30,7 +30,7 @@ from fleet.facts.architecture_records import (
     with_quant,
 )
 from fleet.observe.probe_host import probe_host
-from fleet.observe.read_model import read_model_file
+from fleet.observe.read_model import read_model_config, read_model_file
 from fleet.profiles.kinds import HardwareProfile, ModelProfile
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ _EVERY_LAYER = 1 << 16
 
 @app.command(name="fit")
 def fit_command(
-    model: Annotated[str | None, typer.Argument(help="Model profile or architecture")] = None,
+    model: Annotated[
+        str | None, typer.Argument(help="Model profile, architecture, GGUF or config.json")
+    ] = None,
     on: Annotated[str | None, typer.Option("--on", help="Hardware profile, or `auto`")] = None,
     quant: Annotated[str | None, typer.Option(help="Quantisation, for instance Q4_K_M")] = None,
     gguf: Annotated[Path | None, typer.Option(help="The model's (first) GGUF file")] = None,
@@ -158,6 +160,8 @@ def _model(
     wanted = _needed(name, "MODEL")
     if wanted.endswith(".gguf"):
         return read_model_file(wanted)
+    if wanted.endswith(".json"):
+        return read_model_config(wanted)
     architecture, named = wanted, None
     if library.has("model", wanted):
         profile = library.find(ModelProfile, wanted)

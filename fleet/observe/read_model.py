@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.effects.files import read_range
 from fleet.errors import UserError
 from fleet.facts.gguf_header import GgufHeader, read_header, split_names
+from fleet.facts.model_from_config import model_facts_from_config
 from fleet.facts.model_from_gguf import model_facts_from_gguf
 
 if TYPE_CHECKING:
@@ -27,6 +29,23 @@ def read_model_file(path: Path | str) -> ModelFacts:
     files = tuple(first.with_name(name) for name in names)
     headers = (header, *(_header(file) for file in files[1:]))
     return model_facts_from_gguf(headers, files=tuple(str(file) for file in files))
+
+
+def read_model_config(path: Path | str) -> ModelFacts:
+    """Return the facts of a Hugging Face `config.json`; the weights are a bound in bf16.
+
+    Raises `UserError` naming the file when it is missing or no such file.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise UserError("there is no such file", where=str(path), fix="check the path")
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise UserError(f"no JSON: {error}", where=str(path), fix="fetch it again") from None
+    if not isinstance(config, dict):
+        raise UserError("it is no JSON object", where=str(path), fix="fetch it again")
+    return model_facts_from_config(config, file.parent.name or str(file))
 
 
 def _header(path: Path) -> GgufHeader:
