@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet import __version__
 from fleet.bench.conversation_suite import machine_record
-from fleet.bench.load_summary import Asked, LoadSummary, summarise_load
+from fleet.bench.load_summary import Answered, LoadSummary, summarise_load
 from fleet.bench.run_load import run_load
 from fleet.errors import OutsideError, UserError
 
@@ -69,7 +69,7 @@ def bench_load(
         with start(wanted.deployment, overrides={}) as server:
             done = 0
 
-            def keep(asked: Asked) -> None:
+            def keep(asked: Answered) -> None:
                 nonlocal done
                 done += 1
                 folder.add_line(FILE, asdict(asked))
@@ -89,9 +89,9 @@ def read_load(folder: ResultsFolder) -> LoadSummary:
     return summarise_load(asked)
 
 
-def read_requests(folder: ResultsFolder) -> tuple[Asked, ...]:
+def read_requests(folder: ResultsFolder) -> tuple[Answered, ...]:
     """Return the requests of a load folder in the order of their numbers."""
-    lines = (Asked(**{**line, "gaps_ms": tuple(line["gaps_ms"])}) for line in folder.lines(FILE))
+    lines = (Answered(**{**line, "gaps_ms": tuple(line["gaps_ms"])}) for line in folder.lines(FILE))
     return tuple(sorted(lines, key=lambda asked: asked.number))
 
 

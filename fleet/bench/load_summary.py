@@ -13,7 +13,7 @@ SHARES = (0.5, 0.9, 0.99)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Asked:
+class Answered:
     """One request of a load run: seconds after the start, milliseconds, tokens.
 
     `due_s` is when it should have been sent, `sent_s` when it was: in between it waited
@@ -62,7 +62,7 @@ class LoadSummary:
     late_ms: tuple[float, ...] | None
 
 
-def summarise_load(asked: Sequence[Asked]) -> LoadSummary:
+def summarise_load(asked: Sequence[Answered]) -> LoadSummary:
     """Return the figures of all requests; failed ones count as failed and as nothing else."""
     good = [each for each in asked if each.error is None]
     begin = min((each.sent_s for each in asked), default=0.0)

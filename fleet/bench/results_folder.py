@@ -5,7 +5,8 @@ DIR/run.json            what was asked, on which machine
 DIR/turns.jsonl         one line a turn; the line is what makes the turn count
 DIR/references.jsonl    the recorded conversation that `replay` replays
 DIR/answers/SHA256.txt  each distinct answer once
-DIR/servers/NAME.json   the launch of each condition; samples.jsonl: memory and load
+DIR/servers/NAME.json   the launch of each condition; samples.jsonl: memory and load;
+                        logs/: the engine's own log of each cell
 ```
 """
 
@@ -22,6 +23,7 @@ from fleet.effects.lock import held
 from fleet.errors import UserError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from contextlib import AbstractContextManager
     from pathlib import Path
 
@@ -126,6 +128,11 @@ class ResultsFolder:
     def write_server(self, condition: str, record: dict[str, Any]) -> None:
         """Record the launch of a condition."""
         self._write(f"servers/{server_file(condition)}.json", record)
+
+    def keep_log(self, name: str, lines: Iterable[str]) -> None:
+        """Store what the engine logged while one cell was measured."""
+        text = "".join(f"{line}\n" for line in lines)
+        write_atomically(self.path / "servers" / "logs" / f"{server_file(name)}.log", text)
 
     def add_sample(self, sample: dict[str, Any]) -> None:
         """Append what memory and load were at the end of a turn."""

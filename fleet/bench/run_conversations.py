@@ -145,6 +145,10 @@ class _Work:
     def name(self) -> str:
         return f"{self.talk.name} {self.label} repeat {self.repeat}"
 
+    @property
+    def log_name(self) -> str:
+        return f"{self.label}-{self.talk.name}-{self.repeat}"
+
 
 def _measure_cell(work: _Work, bench: Bench) -> None:
     """Measure the cell's missing turns; a server that dies is started again."""
@@ -153,8 +157,12 @@ def _measure_cell(work: _Work, bench: Bench) -> None:
         bench.tell(f"{work.name}: starting the server")
         try:
             with bench.start(work.subject.deployment, overrides=work.condition.settings) as server:
-                _check_identity(work, bench, server)
-                _Talk(work=work, bench=bench, server=server, retries=retries).go()
+                try:
+                    _check_identity(work, bench, server)
+                    _Talk(work=work, bench=bench, server=server, retries=retries).go()
+                finally:
+                    with suppress(OutsideError):  # the log must not hide why the cell ended
+                        bench.folder.keep_log(work.log_name, server.log_lines())
         except _ServerDied as died:
             restarts += 1
             retries = died.retries

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fleet.bench.ask import ask, chat_body
 from fleet.bench.load_plan import plan_load
-from fleet.bench.load_summary import Asked, gaps
+from fleet.bench.load_summary import Answered, gaps
 from fleet.errors import OutsideError, UserError
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ def run_load(
     load: Load,
     *,
     clock: Clock,
-    on_done: Callable[[Asked], None] = lambda asked: None,  # noqa: ARG005 - nobody listens
-) -> tuple[Asked, ...]:
+    on_done: Callable[[Answered], None] = lambda asked: None,  # noqa: ARG005 - nobody listens
+) -> tuple[Answered, ...]:
     """Send the requests of `load` and return what each cost. A failed request is a result.
 
     Raises `UserError` when a request cannot fit the context of a slot.
@@ -39,7 +39,7 @@ def run_load(
     plan = plan_load(workload, load, words_per_token=_words_per_token(client))
     begin = clock.monotonic()
 
-    def send(planned: Planned) -> Asked:
+    def send(planned: Planned) -> Answered:
         now = clock.monotonic() - begin
         if planned.at_s > now:
             clock.sleep(planned.at_s - now)
@@ -54,7 +54,7 @@ def run_load(
 
 def _send(
     client: ServerClient, planned: Planned, generate: int, clock: Clock, begin: float
-) -> Asked:
+) -> Answered:
     messages = [
         {"role": "system", "content": planned.shared},
         {"role": "user", "content": planned.own},
@@ -67,14 +67,14 @@ def _send(
         reply = ask(client, body, clock=clock)
     except OutsideError as error:
         done = clock.monotonic() - begin
-        return Asked(
+        return Answered(
             number=planned.number,
             due_s=planned.at_s,
             sent_s=sent,
             done_s=done,
             error=str(error),
         )
-    return Asked(
+    return Answered(
         number=planned.number,
         due_s=planned.at_s,
         sent_s=sent,

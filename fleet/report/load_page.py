@@ -11,7 +11,7 @@ from fleet.report.words import NONE, number, percent
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fleet.bench.load_summary import Asked, LoadSummary
+    from fleet.bench.load_summary import Answered, LoadSummary
     from fleet.bench.parse_llama_bench import RawRow
     from fleet.report.page import Figure
 
@@ -23,7 +23,7 @@ _METHOD = (
 )
 
 
-def load_page(run: Mapping[str, Any], asked: Sequence[Asked], summary: LoadSummary) -> Page:
+def load_page(run: Mapping[str, Any], asked: Sequence[Answered], summary: LoadSummary) -> Page:
     """Return the page of a load run."""
     shape = run.get("workload", {})
     way = f"Poisson, {run['rate']} a second" if run.get("rate") else f"{run.get('users')} at once"
@@ -95,7 +95,7 @@ def _waits(summary: LoadSummary) -> Table:
     )
 
 
-def _spread(asked: Sequence[Asked]) -> Figure:
+def _spread(asked: Sequence[Answered]) -> Figure:
     good = [each for each in asked if each.error is None]
     return points(
         "waits",
@@ -109,6 +109,6 @@ def _spread(asked: Sequence[Asked]) -> Figure:
     )
 
 
-def _failures(asked: Sequence[Asked]) -> Bullets:
+def _failures(asked: Sequence[Answered]) -> Bullets:
     failed = tuple(f"request {each.number}: {each.error}" for each in asked if each.error)
     return Bullets(items=failed or ("none",))

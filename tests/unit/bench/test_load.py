@@ -6,7 +6,7 @@ from statistics import fmean
 import pytest
 
 from fleet.bench.load_plan import Load, plan_load
-from fleet.bench.load_summary import Asked, gaps, percentiles, summarise_load
+from fleet.bench.load_summary import Answered, gaps, percentiles, summarise_load
 from fleet.bench.parse_llama_bench import parse_llama_bench
 from fleet.errors import OutsideError
 from fleet.profiles.kinds import Place, WorkloadProfile
@@ -48,9 +48,9 @@ def test_without_a_rate_all_are_there_at_once() -> None:
 
 def test_failed_requests_count_as_failed_and_as_nothing_else() -> None:
     asked = [
-        Asked(number=1, due_s=0, sent_s=0, done_s=2, ttft_ms=500, prefill_ms=400,
+        Answered(number=1, due_s=0, sent_s=0, done_s=2, ttft_ms=500, prefill_ms=400,
               prompt_tokens=100, cached_tokens=60, generated_tokens=8, gaps_ms=(10.0, 30.0)),
-        Asked(number=2, due_s=0, sent_s=1, done_s=4, error="HTTP 500"),
+        Answered(number=2, due_s=0, sent_s=1, done_s=4, error="HTTP 500"),
     ]  # fmt: skip
 
     found = summarise_load(asked)
