@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 ROWS = 30
 WIDE = 120
+WORTH_SAYING_S = 0.05
 COLUMNS = ("task", "slot", "PP tokens", "cached", "TG tokens", "total", "PP tok/s", "TG tok/s",
            "PP s", "TG s", "drafts")  # fmt: skip
 
@@ -103,6 +104,9 @@ def _facts(reading: LogReading) -> list[str]:
             f"checkpoints: {points.created} created, {points.restored} restored, "
             f"{points.erased_invalidated} invalidated, {points.forced_full} full readings"
         )
+    if reading.live:
+        told = ", ".join(f"{name} {value:g}" for name, value in reading.live.items())
+        lines.append(f"the server itself: {told}")
     if facts.seen and facts.prefix_hit_rate is not None:
         lines.append(f"prefix cache: {facts.prefix_hit_rate:.1%} of the tokens found")
     if facts.seen and facts.kv_usage is not None:
@@ -111,7 +115,7 @@ def _facts(reading: LogReading) -> list[str]:
 
 
 def _finding(finding: Finding) -> list[str]:
-    cost = f", {finding.cost_s:.1f} s" if finding.cost_s else ""
+    cost = f", {finding.cost_s:.1f} s" if (finding.cost_s or 0) >= WORTH_SAYING_S else ""
     times = f", {finding.count} times" if finding.count > 1 else ""
     lines = [f"{finding.priority} {finding.code} ({finding.level}{times}{cost})"]
     lines.append(f"  {finding.message}")

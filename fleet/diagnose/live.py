@@ -26,6 +26,7 @@ COUNTERS = {
     "llamacpp:spec_decode_num_accepted_tokens_total": "draft_accepted",
 }
 ENOUGH_LIVE = 64
+UNNUMBERED = {"b0", "b1"}  # what builds without a git history call themselves
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +73,9 @@ def _counters(lines: Sequence[str]) -> dict[str, float]:
 
 def _props(reading: LogReading, props: Mapping[str, Any]) -> None:
     if isinstance(props.get("build_info"), str):
-        reading.build = reading.build or props["build_info"].partition("-")[0]
+        build = props["build_info"].partition("-")[0]
+        if build not in UNNUMBERED:
+            reading.build = reading.build or build
         reading.engine = reading.engine or "llama.cpp"
     context = (props.get("default_generation_settings") or {}).get("n_ctx")
     if isinstance(context, int):

@@ -94,6 +94,7 @@ def _retry(reading: LogReading, _text: str) -> str:
 
 def _torch(reading: LogReading, text: str) -> str:
     found = _TRIED.search(text)
+    reading.vllm.seen = True  # PyTorch's own words
     oom = _oom(reading)
     if found:
         oom.mib = float(found[1]) * (1024 if found[2] == "GiB" else 1)

@@ -46,7 +46,7 @@ GENERATIONS: tuple[tuple[set[str], str], ...] = (
     ({"json23", "slots23"}, "gen0-2023"),
     ({"brackets"}, "gen1-2024"),
     ({"slots", "reuse", "srv", "gen2"}, "gen2-slots"),
-    (OLD_FUNCTIONS, "gen1-2024"),
-    (GEN2_FUNCTIONS, "gen2-slots"),
+    ({*OLD_FUNCTIONS, "old-timing"}, "gen1-2024"),
+    ({*GEN2_FUNCTIONS, "timing"}, "gen2-slots"),
 )
 NEWEST = "gen3-ts"  # when no wording tells an older one

@@ -104,6 +104,8 @@ class LogReader:
                 found = self.assembly.of(key, self._number, number, line)
             self._head, self._task, self._key = head, found, key
             task = found
+        if not self._seen_slots:
+            self._first_slot_line(line)
         if mid >= 0 and (text := line[end + 2 :].lstrip()):
             self._task_text(task, key, text, line, number)
         else:
@@ -119,8 +121,6 @@ class LogReader:
             self.assembly.chosen.pop(key, None)
 
     def _task_text(self, task: Task, key: Key, text: str, line: str, number: int) -> None:
-        if not self._seen_slots:
-            self._first_slot_line(line)
         handler = slot_lines.TABLE.get(text[:8])
         if handler is None:
             self._trouble(text, line, number)
@@ -172,6 +172,7 @@ class LogReader:
 
     def _unstamped(self, bare: str, line: str, number: int) -> None:
         """Read a timing line that stands without prefix below its header."""
+        self.reading.marks.add("timing")
         handler = slot_lines.UNSTAMPED[bare[:8]]
         event = handler(self.reading, self._current(number, line), bare)
         if event:
@@ -224,6 +225,7 @@ class LogReader:
             self._named(text, line, number)
 
     def _old_timing(self, text: str, line: str, number: int) -> None:
+        self.reading.marks.add("old-timing" if "print_timings" in text[:20] else "timing")
         bare = text.partition(":")[2].lstrip()
         handler = slot_lines.TABLE.get(bare[:8])
         if handler is not None:
