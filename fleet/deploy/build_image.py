@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fleet.compiler.compile_deployment import image_of
 from fleet.effects.files import write_atomically
 from fleet.effects.podman_causes import explain
+from fleet.errors import UserError
 from fleet.render.containerfile import image_and_containerfile
 
 if TYPE_CHECKING:
@@ -23,6 +25,26 @@ class BuiltImage:
     id: str
     seconds: float
     log_path: str
+
+
+def ensure_image(deployment: Deployment, *, rim: Rim, progress: Progress) -> None:
+    """Build the engine's image, or pull the one it names, if it is not here.
+
+    Raises `UserError` without either, `OutsideError` when that fails.
+    """
+    image = image_of(deployment)
+    if image is None:
+        fix = "name an `image:` or a `containerfile:` in the engine profile"
+        raise UserError("podman needs an image", where=deployment.engine.name, fix=fix)
+    if rim.commands.run(("podman", "image", "exists", image)).ok:
+        return
+    if deployment.engine.image is None:
+        build_image(deployment, rim=rim, progress=progress)
+        return
+    progress(f"pulling {image}")
+    pulled = rim.commands.run(("podman", "pull", "--quiet", image))
+    if not pulled.ok:
+        raise explain(pulled.stderr, where=image)
 
 
 def build_image(deployment: Deployment, *, rim: Rim, progress: Progress) -> BuiltImage:

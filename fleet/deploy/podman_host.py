@@ -8,6 +8,7 @@ import resource
 import stat
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet.deploy.api_keys import ensure_key
@@ -24,7 +25,6 @@ from fleet.render.podman_line import USER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.rim import Rim
@@ -215,15 +215,14 @@ def _own_limits() -> dict[str, tuple[int, int]]:
 def reader(model: str | None) -> str | None:
     """Return who the engine is inside: an ordinary user where that one may read the model.
 
-    Else the model's owner; without root that is the container's root, which is we ourselves.
-    None leaves it to the image.
+    Else the model's owner, for root one without any capability; without root that is the
+    container's own root, which is we ourselves. None leaves it to the image.
     """
+    path = Path(model or "")
     try:
-        found = os.stat(model or "")  # noqa: PTH116 - a path of the launch, not of ours
+        file, folder = path.stat(), path.parent.stat()
     except OSError:
         return None
-    if found.st_mode & stat.S_IROTH:
+    if file.st_mode & stat.S_IROTH and folder.st_mode & stat.S_IXOTH:
         return USER
-    if os.geteuid() != ROOT:
-        return "0:0"
-    return f"{found.st_uid}:{found.st_gid}" if found.st_uid != ROOT else None
+    return f"{file.st_uid}:{file.st_gid}" if os.geteuid() == ROOT else "0:0"

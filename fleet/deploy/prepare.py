@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fleet.compiler.compile_deployment import compile_deployment, image_of
+from fleet.deploy.build_image import ensure_image
 from fleet.deploy.image_build import image_build
 from fleet.deploy.model_files import ModelOnDisk, ensure_model, find_model, models_folder
 from fleet.effects.installed import embedded_build
@@ -68,6 +69,8 @@ def prepare(
         else ensure_model(deployment.model, rim=rim, progress=progress)
     )
     deployment = replace(deployment, runtime=runtime)
+    if runtime == "podman" and not here_only:
+        ensure_image(deployment, rim=rim, progress=progress)
     build = engine_build(deployment, rim)
     if model is not None:
         # from here on the model is a file, wherever it came from
