@@ -329,12 +329,13 @@ def _launch_lines(record: Mapping[str, Any]) -> tuple[str, ...]:
 def _machine(found: ConversationRun) -> Table:
     machine = found.run.get("machine", {})
     rows = [
-        (key.replace("_", " "), _machine_value(key, value))
+        (key.removesuffix("_bytes"), _machine_value(key, value))
         for key, value in machine.items()
         if value
     ]
     for name in ("engine", "build", "context", "slots", "kv_types", "gpu_layers", "model"):
-        values = {str(s["identity"].get(name)) for s in found.servers.values()}
+        seen = (s["identity"].get(name) for s in found.servers.values())
+        values = {str(value) for value in seen if value is not None}
         rows.append((name.replace("_", " "), ", ".join(sorted(values)) or NONE))
     return Table(caption="Where it was measured", columns=("what", "value"), rows=tuple(rows))
 
