@@ -18,16 +18,20 @@ _WORST: tuple[Answer, ...] = ("no", "tight", "fits")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DeviceFit:
-    """One device: its share of the plan, its capacity in bytes (None: not known)."""
+    """One device: its share of the plan, its capacity in bytes (None: not known).
+
+    `used` is what lies in that memory, which is more than the share where it is shared.
+    """
 
     share: Share
     capacity: int | None
+    used: int
     answer: Answer
 
     @property
     def free(self) -> int | None:
         """Bytes left; negative where it does not fit."""
-        return None if self.capacity is None else self.capacity - self.share.total
+        return None if self.capacity is None else self.capacity - self.used
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,15 +81,19 @@ def host_capacity(host: HostFacts) -> int | None:
     return int(min(known)) if known else None
 
 
-def _gpu_capacity(host: HostFacts, index: int, *, unified: bool) -> int | None:
+def _gpu_capacity(host: HostFacts, index: int) -> int | None:
     if index >= len(host.gpus):
         return 0
     gpu = host.gpus[index]
-    return host_capacity(host) if unified and not gpu.memory else int(gpu.memory)
+    if not gpu.unified:
+        return int(gpu.memory)
+    known = [size for size in (host_capacity(host), int(gpu.memory)) if size]
+    return min(known) if known else None
 
 
 def _device(share: Share, capacity: int | None, needed: int) -> DeviceFit:
-    return DeviceFit(share=share, capacity=capacity, answer=_answer(capacity, needed))
+    answer = _answer(capacity, needed)
+    return DeviceFit(share=share, capacity=capacity, used=needed, answer=answer)
 
 
 def _answer(capacity: int | None, needed: int) -> Answer:
