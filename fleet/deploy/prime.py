@@ -113,7 +113,7 @@ def prime(
     tokens = shared_tokens(messages, prefix.file is not None, server)
     if not tokens:
         raise UserError("the shared prefix is empty", where="shared_prefix", fix="give it text")
-    count = max(1, len(server.slots()))
+    count = _slot_count(server)
     names = [_slot_file(tokens, slot) for slot in range(count)]
     restored = slot_files and _restore(server, names)
     before = _first_probe(server, messages, prefix, tokens, tail_tokens)
@@ -135,6 +135,14 @@ def prime(
         before=before.reused,
         saved=saved,
     )
+
+
+def _slot_count(server: PromptServer) -> int:
+    """Return the number of slots; one where the server does not tell."""
+    try:
+        return max(1, len(server.slots()))
+    except OutsideError:
+        return 1
 
 
 _WHY_ENOUGH: Mapping[Outcome, str] = {
@@ -243,8 +251,11 @@ def _why_not(
 
 
 def _cached(answer: Mapping[str, Any]) -> int:
-    """Return `timings.cache_n`; raises `OutsideError` for an engine that does not tell."""
+    """Return what was reused, as `timings` or `usage` tell; raises `OutsideError` else."""
     timings = answer.get("timings")
+    details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
+    if isinstance(details.get("cached_tokens"), int):
+        return int(details["cached_tokens"])
     if not isinstance(timings, dict) or "cache_n" not in timings:
         raise OutsideError(
             "the answer has no `timings.cache_n`: this build does not say what it reused",

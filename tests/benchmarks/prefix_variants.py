@@ -98,14 +98,16 @@ def run(launch: Launch, model: Path, prefix: int, tail: int, count: int) -> dict
     told = {"model": str(model), "port": port, "n_ctx": 16384, "n_parallel": 1, "verbosity": 2}
     argv = [sys.executable, "-c", SERVE, json.dumps(told | launch.settings)]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    http = Http()
     try:
-        client = ServerClient(url=f"http://127.0.0.1:{port}", http=Http())
+        client = ServerClient(url=f"http://127.0.0.1:{port}", http=http)
         while client.health() != "ready":
             time.sleep(0.1)
         return measured(launch, client, model, prefix, tail, count) | {
             "rss_mib": psutil.Process(process.pid).memory_info().rss >> 20
         }
     finally:
+        http.close()
         process.terminate()
         process.wait()
 
