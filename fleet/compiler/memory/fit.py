@@ -64,7 +64,7 @@ def fit(plan: MemoryPlan, host: HostFacts) -> Verdict:
     unified = any(gpu.unified for gpu in host.gpus)
     shared = plan.host.total + (sum(s.total for s in plan.devices[:1]) if unified else 0)
     devices = tuple(
-        _device(share, _gpu_capacity(host, i, unified=unified), share.total)
+        _device(share, _gpu_capacity(host, i), shared if unified and i == 0 else share.total)
         for i, share in enumerate(plan.devices)
     )
     capacity = host_capacity(host)
