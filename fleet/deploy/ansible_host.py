@@ -177,7 +177,10 @@ class HostGroup:
         return variables
 
     def _removal(self, server: RunningServer) -> dict[str, Any]:
-        return {"fleet_name": f"fleet-{server.deployment}-{server.server}"}
+        return {
+            "fleet_name": f"fleet-{server.deployment}-{server.server}",
+            "fleet_secret": f"fleet-{server.deployment}-api-key",
+        }
 
 
 def recorded_group(rim: Rim, *, progress: Progress = silent) -> HostGroup:

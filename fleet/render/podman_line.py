@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 USER = "1000:1000"
 LOG_SIZE = "64mb"
 PIDS = 4096
+SECRETS = "/run/secrets"
 READ_BY_USER = "uid=1000,gid=1000,mode=0400"
 # engines that read these devices need the groups of the host's user
 _GROUP_DEVICES = ("/dev/dri", "/dev/kfd", "/dev/infiniband")
@@ -68,6 +69,13 @@ def secret_word(secret: SecretFile) -> str:
     return f"{secret.name},type=mount,target={secret.target},{READ_BY_USER}"
 
 
+def secrets_mount(launch: LaunchConfig) -> str | None:
+    """Return a small tmpfs for secret files: a read-only root has no place to put them."""
+    if not any(secret.kind == "file" for secret in launch.secrets):
+        return None
+    return f"type=tmpfs,destination={SECRETS},tmpfs-size=1m"
+
+
 def needs_groups(launch: LaunchConfig) -> bool:
     """Whether devices are reached through the user's own groups."""
     return any(device in launch.devices for device in _GROUP_DEVICES)
@@ -84,6 +92,9 @@ def _words(launch: LaunchConfig) -> Iterator[str]:
     yield from ("--read-only", "--mount", "type=tmpfs,destination=/tmp,tmpfs-size=256m")
     # journald, the default on many hosts, does not know `max-size`
     yield from ("--log-driver", "k8s-file", "--log-opt", f"max-size={LOG_SIZE}")
+    secrets = secrets_mount(launch)
+    if secrets:
+        yield from ("--mount", secrets)
     yield from ("--pids-limit", str(PIDS))
     for name, value in labels(launch).items():
         yield from ("--label", f"{name}={value}")

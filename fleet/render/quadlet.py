@@ -19,6 +19,7 @@ from fleet.render.podman_line import (
     needs_groups,
     published,
     secret_word,
+    secrets_mount,
 )
 
 if TYPE_CHECKING:
@@ -97,6 +98,9 @@ def _confinement(launch: LaunchConfig) -> Iterator[tuple[str, str]]:
         yield "AddCapability", f"CAP_{cap}"
     yield from (("NoNewPrivileges", "true"), ("ReadOnly", "true"))
     yield "Mount", "type=tmpfs,destination=/tmp,tmpfs-size=256m"
+    secrets = secrets_mount(launch)
+    if secrets:
+        yield "Mount", secrets
     if launch.network == "host":
         yield "Network", "host"
     else:

@@ -79,6 +79,9 @@ def spell(wish: Wish) -> Spelled:
     build, settings = wish.build, _template_settings(wish.settings, wish.build)
     settings = dict(settings)
     spelled.argv += ["-m", wish.model_path, "--host", wish.listen, "--port", str(wish.port)]
+    if wish.rpc_servers:
+        # before `--device`, which is looked up among the devices known by then
+        spelled.argv += ["--rpc", ",".join(wish.rpc_servers)]
     _say_first_of_build(spelled, build, wish)
     for name in ("threads", "threads_batch", "ctx_size", "parallel", "kv_unified"):
         if name in settings:
@@ -86,8 +89,6 @@ def spell(wish: Wish) -> Spelled:
     for name, value in settings.items():
         _say_one(spelled, wish, name, value)
     say_speculation(spelled, wish)
-    if wish.rpc_servers:
-        spelled.argv += ["--rpc", ",".join(wish.rpc_servers)]
     _say_safety(spelled, wish)
     spelled.argv += check_extra_args(wish.extra_args, build)
     return spelled
