@@ -142,11 +142,11 @@ def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer
         )
         return away
     work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
+    if record is None and not work.mine(name):
+        fix = "`fleet status` lists what is recorded or running"
+        raise UserError("nothing of that name was brought up", where=name, fix=fix)
     with held(deployment_folder(rim.folders, name) / "lock", wait_s=30.0, on_wait=progress):
         ended = work.mine(name)
-        if record is None and not ended:
-            fix = "`fleet status` lists what is recorded or running"
-            raise UserError("nothing of that name was brought up", where=name, fix=fix)
         if record is not None:
             down = replace(record, wanted="down", at=rim.clock.now().isoformat())
             write_record(rim.folders, down)
