@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.compiler.compile_deployment import compile_deployment, image_of
 from fleet.deploy.build_image import ensure_image
 from fleet.deploy.image_build import image_build
-from fleet.deploy.model_files import ModelOnDisk, ensure_model, find_model, models_folder
+from fleet.deploy.model_files import (
+    ModelOnDisk,
+    ensure_model,
+    find_model,
+    models_folder,
+    read_model,
+)
 from fleet.effects.installed import embedded_build
 from fleet.effects.machine import LOCAL
-from fleet.errors import OutsideError
+from fleet.errors import OutsideError, UserError
 from fleet.facts.known_builds import build_facts
 from fleet.observe.probe_host import probe_host
 from fleet.profiles.resolve_deployment import apply_tuned
@@ -27,6 +34,8 @@ if TYPE_CHECKING:
 
 # by name: only deployments on other hosts need SSH and all that goes with it
 _HOSTS = "fleet.deploy.prepare_hosts"
+
+VOCABULARY_APART = 128
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +96,9 @@ def prepare(
         build=build,
         models_dir=str(models_folder(rim)),
     )
+    if model is not None and not here_only:
+        for launch in launches:
+            check_draft(launch, model)
     return Prepared(
         deployment=deployment,
         runtime=runtime,
@@ -95,6 +107,24 @@ def prepare(
         build=build,
         model=model,
     )
+
+
+def check_draft(launch: LaunchConfig, model: ModelOnDisk) -> None:
+    """Refuse a draft that is missing, damaged, or has another vocabulary. Raises `UserError`.
+
+    The engine wants the same kind of tokenizer and sizes at most 128 apart (speculative.cpp).
+    """
+    path = dict(launch.settings).get("draft_model")
+    if not path:
+        return
+    draft, target = read_model(Path(str(path))).facts, model.facts
+    apart = abs(draft.n_vocab - target.n_vocab)
+    if draft.tokenizer != target.tokenizer or apart > VOCABULARY_APART:
+        message = (
+            f"the draft has another vocabulary ({draft.tokenizer}, {draft.n_vocab} tokens) "
+            f"than the model ({target.tokenizer}, {target.n_vocab})"
+        )
+        raise UserError(message, where=str(path), fix="choose a draft of the same model family")
 
 
 def engine_build(deployment: Deployment, rim: Rim | None = None) -> BuildFacts:
