@@ -30,7 +30,7 @@ Outcome = Literal["primed", "restored", "not-needed", "cannot-help"]
 ENOUGH = 0.99  # of the shared tokens
 # a checkpoint lies up to five tokens before the end, and a template's words lie between: of
 # a short prefix that is more than one in a hundred
-SLACK_TOKENS = 16
+SLACK_TOKENS = 20  # what opens a message is shared by all and lies after the checkpoint
 TAIL_TOKENS = 600  # longer than the default ubatch: a shorter tail reuses by luck
 WORDS = ("north", "river", "amber", "seven", "window", "quiet", "stone", "market")
 

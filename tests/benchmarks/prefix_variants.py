@@ -4,7 +4,8 @@
     python tests/benchmarks/prefix_variants.py [MODEL.gguf] [PREFIX] [TAIL] [REQUESTS]
 
 PREFIX and TAIL are words; without a model the demo's Gemma 3 270M is used. Each launch is a
-server of its own (the embedded engine, THREADS threads); times are medians of requests after the first.
+server of its own (the embedded engine, THREADS threads); times are medians of requests after
+the first.
 """
 
 from __future__ import annotations
@@ -22,8 +23,6 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import psutil
-from support.free_port import free_port
-from support.models import demo_model
 
 from fleet.deploy.prime import prime
 from fleet.diagnose.prompts.analysis import _shared
@@ -36,6 +35,8 @@ from fleet.facts.model_from_gguf import model_facts_from_gguf
 from fleet.observe.engine_tokenizer import EngineTokenizer
 from fleet.observe.server_client import ServerClient
 from fleet.profiles.kinds import SharedPrefix
+from support.free_port import free_port
+from support.models import demo_model
 
 SERVE = """
 import json, os, signal, sys, xllamacpp
@@ -48,7 +49,7 @@ signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 server = xllamacpp.Server(p)
 signal.pause()
 """
-WORDS = "river stone market window quiet seven north amber clock ledger harbour copper".split()
+WORDS = ("river", "stone", "market", "window", "quiet", "seven", "north", "amber", "clock")
 
 
 @dataclass
@@ -146,6 +147,7 @@ def ask(client: ServerClient, one: Request) -> Any:
 
 def window_of(model: Path) -> int:
     with model.open("rb") as file:
+
         def read(offset: int, size: int) -> bytes:
             file.seek(offset)
             return file.read(size)
@@ -156,7 +158,7 @@ def window_of(model: Path) -> int:
 
 def main(words_: list[str]) -> None:
     model = Path(words_[0]) if words_ else demo_model()
-    prefix, tail, count = ([int(word) for word in words_[1:]] + [1700, 520, 20][len(words_[1:]) :])
+    prefix, tail, count = [int(word) for word in words_[1:]] + [1700, 520, 20][len(words_[1:]) :]
     base = 0.0
     for launch in LAUNCHES:
         row = run(launch, model, prefix, tail, count)
