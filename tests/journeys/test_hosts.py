@@ -254,3 +254,22 @@ def test_two_controllers_at_once_leave_one_server_a_host(town: Town) -> None:
     assert first.returncode == 0
     assert second.returncode in {0, 5}  # it waited, or it says who was at work
     assert all(len(town.containers(host)) == 1 for host in town.hosts[:2])
+
+
+def test_a_key_reaches_the_host_as_a_secret_and_nothing_else(town: Town) -> None:
+    host = town.hosts[0]
+    town.write(hosts=[town.target(host)], bind=host.address, api_key=True)
+    url = f"http://{host.address}:8080/props"
+
+    code, told = town.fleet("up", NAME)
+    key = (town.folder / "config/fleet/keys" / f"{NAME}.key").read_text().strip()
+
+    assert code == 0, told
+    asked = f"curl -s -o /dev/null -w '%{{http_code}}' {url}"
+    assert host.run(asked).stdout == "401"
+    assert host.run(f"{asked} -H 'Authorization: Bearer {key}'").stdout == "200"
+    assert key not in host.run(f"podman inspect fleet-{NAME}-server").stdout
+    assert key not in host.run("cat /root/.local/state/fleet/generations/*/*.json").stdout
+    assert key not in str(told)
+    town.fleet("down", NAME, "--yes")
+    assert host.run("podman secret ls --noheading").stdout == ""
