@@ -74,14 +74,14 @@ def _question(case: Mapping[str, Any], where: str) -> MemoryQuestion:
         _check_flags(flags)
         model = _model(case)
         build, date = _build(case.get("build"))
-        outputs = flags.get("out")
+        outputs, ubatch = flags.get("out"), int(flags.get("ub", 512))
         return MemoryQuestion(
             model=model,
             context=int(flags.get("c") or model.n_ctx_train or 4096),
             parallel=int(flags.get("np", 1)),
             unified=bool(flags.get("kvu", 0)),
-            batch=int(flags.get("b", 2048)),
-            ubatch=int(flags.get("ub", 512)),
+            batch=int(flags.get("b") or max(2048, ubatch)),
+            ubatch=ubatch,
             type_k=flags.get("ctk", "f16"),
             type_v=flags.get("ctv", "f16"),
             flash_attention=bool(flags.get("fa", 1)),
