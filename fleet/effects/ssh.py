@@ -145,7 +145,7 @@ class SshSession:
             "BatchMode=yes",
             "ControlMaster=auto",
             f"ControlPath={self.control_path}",
-            "ControlPersist=60",
+            "ControlPersist=300",
             f"ConnectTimeout={CONNECT_S}",
             f"StrictHostKeyChecking={'yes' if self.ask_first_use else 'accept-new'}",
             f'UserKnownHostsFile="{self.known_hosts}" "{user_file}"',

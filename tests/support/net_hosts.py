@@ -69,6 +69,18 @@ class NetHost:
             self.sshd.wait()
         while self.processes():
             time.sleep(0.02)
+        self._forget_containers()
+
+    def _forget_containers(self) -> None:
+        """Clear what a reboot clears in the network: rules and bridges of dead containers."""
+        inside = ["nsenter", f"--net=/run/netns/{self.namespace}"]
+        for words in (
+            ["iptables", "-t", "nat", "-F"],
+            ["iptables", "-F"],
+            ["ip", "link", "delete", "podman0"],
+        ):
+            with suppress(Missing):
+                _checked([*inside, *words])
 
     def cut(self) -> None:
         """Take the host off the network; its processes go on."""
