@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,12 +23,16 @@ from fleet.errors import UserError
 from fleet.profiles.kinds import ConversationProfile, WorkloadProfile
 from fleet.tune.candidate_space import METRICS, Metric
 from fleet.tune.measure_external import parse_command, tune_external
+from fleet.tune.measure_server import shown
 from fleet.tune.search_space import parse_space
-from fleet.tune.tune_deployment import TuneOptions, tune_deployment
+from fleet.tune.tune_deployment import TuneOptions, read_study, tune_deployment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fleet.tune.run_study import Trial
+    from fleet.tune.search_space import Settings
+    from fleet.tune.study_summary import StudySummary
     from fleet.tune.tune_deployment import Tuned
 
 app = typer.Typer(cls=DefaultCommand, help="Measure and keep the best settings")
@@ -75,6 +80,54 @@ def deployment(
         print_json(tuned.summary.as_json(profile=tuned.profile))
     else:
         _print_tuned(tuned)
+
+
+@app.command()
+def report(
+    name: Name,
+    metric: Annotated[str, typer.Option(help=", ".join(METRICS))] = "tg",
+    as_json: Json = False,
+) -> None:
+    """Explain the newest study of NAME: each trial, the noise, what each setting brings."""
+    summary = read_study(Rim(), name, _metric(metric))
+    if as_json:
+        print_json(summary.as_json(profile=None))
+        return
+    print_table(
+        ("trial>", "for", f"{metric}>", "settings"),
+        [
+            (trial.number, trial.purpose, _found(summary, trial),
+             _words(_differing(trial.settings, summary.default)) or "as it is")
+            for trial in summary.trials
+        ],
+    )  # fmt: skip
+    console.print()
+    print_table(
+        ("setting", "alone brings>", "95% interval"),
+        [
+            (f"{effect.name}={effect.value}", f"{math.expm1(effect.ratio.log_ratio):+.1%}",
+             "{:+.1%} to {:+.1%}".format(*(bound - 1 for bound in effect.ratio.interval)))
+            for effect in summary.effects
+        ],
+    )  # fmt: skip
+    console.print()
+    console.print(f"noise from run to run {summary.noise:.1%}", markup=False)
+    console.print(
+        f"{summary.verdict.why}: {_words(summary.changed) or 'the default'}", markup=False
+    )
+    if summary.changed:
+        sets = " ".join(f"--set {key}={value}" for key, value in summary.changed.items())
+        console.print(f"by hand: fleet up {name} {sets}", markup=False)
+
+
+def _found(summary: StudySummary, trial: Trial) -> str:
+    if trial.outcome.value is None:
+        return trial.outcome.failed or "failed"
+    return f"{shown(summary.metric, trial.outcome.value):.1f}"
+
+
+def _differing(settings: Settings, default: Settings) -> Settings:
+    return {name: value for name, value in settings.items() if value != default.get(name)}
 
 
 def _print_tuned(tuned: Tuned) -> None:

@@ -76,20 +76,26 @@ class Study:
             return math.inf
         return DEFAULT_RUNS * self.trials[0].outcome.seconds - self.spent_s
 
+    @property
+    def counts_runs(self) -> bool:
+        """Whether a number of runs is the budget: then every run costs the same."""
+        return self.most_trials is not None and self.budget_s is None
+
     def next(self) -> Proposal | None:
         """Return what to run next, None at the end."""
-        total = self.left_s + self.spent_s
-        room = SLACK * total - self.spent_s if math.isfinite(total) else math.inf
-        costs = [trial.outcome.seconds for trial in self.trials]
-        if costs and median(costs) > room:
+        room = self.room()
+        return None if room is None else self.search.ask(room)
+
+    def room(self) -> float | None:
+        """Return what is left to spend in the search's own costs, None when nothing is."""
+        remaining = math.inf if self.most_trials is None else self.most_trials - len(self.trials)
+        if remaining <= 0:
             return None
-        if self.most_trials is not None:
-            each = median(costs) if costs else 1.0
-            remaining = self.most_trials - len(costs)
-            if remaining <= 0:
-                return None
-            room = min(room, (remaining + 0.5) * each)
-        return self.search.ask(room)
+        if self.counts_runs:
+            return remaining
+        room = self.left_s + (SLACK - 1) * (self.left_s + self.spent_s)
+        costs = [trial.outcome.seconds for trial in self.trials]
+        return None if costs and median(costs) > room else room
 
     def take(self, proposal: Proposal, outcome: Outcome) -> Trial:
         """Take in what came of `proposal`."""
@@ -101,7 +107,8 @@ class Study:
             outcome=outcome,
         )
         self.trials.append(trial)
-        self.search.tell(proposal, outcome.value, outcome.seconds)
+        cost = 1.0 if self.counts_runs else outcome.seconds
+        self.search.tell(proposal, outcome.value, cost)
         return trial
 
     def replay(self, logged: Iterable[tuple[Settings, Purpose, Outcome]]) -> int:

@@ -8,15 +8,16 @@ asks follow from the same seed and results, so a study is resumed by telling it 
    failed is not tried again, one that resembles failed ones less readily.
 3. Before the budget ends, or when nothing promises more than `TOO_LITTLE`, the best candidate
    is confirmed against the default in fresh pairs, A B B A; as many as its gain needs.
-4. It is accepted when the lower bound of its ratio to the default exceeds the margin and the
-   fresh pairs do not speak against it; a refuted one gives way to the next. Else the default
-   stays.
+4. It is accepted when the lower bound of its ratio to the default exceeds the margin by all
+   runs, and the fresh pairs alone exceed it by more than their own deviation; a refuted one
+   gives way to the next. Else the default stays.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
@@ -41,9 +42,12 @@ Stopped = Literal["budget", "nothing-more-to-gain", "default-fails", "most-runs"
 
 ANCHOR = 8
 TOO_LITTLE = 0.0004  # expected improvement in log value
+NEW_VALUE = 0.25  # standard deviation, in log value, of what a name not yet tried may bring
 POOL = 1500  # cells looked at for each proposal
 STRONG = 4.0  # a gain of so many standard deviations needs one fresh pair only
 MOST_PAIRS = 12
+FRESH = 2.0  # deviations by which the fresh pairs alone must exceed the margin
+LEAST_STEPS = 3  # repeats that say something of the noise
 MOST_RUNS = 600  # beliefs cost the cube of the runs
 SURE = (6.0, 16.0)  # deviations of a gain from which the fresh pairs alone are the claim
 DEFAULT_TRIES = 3
@@ -122,6 +126,14 @@ class Search:
         if cell != self.space.default:
             self._bar(cell)
 
+    def confirm_again(self, cell: Cell) -> bool:
+        """Ask for one more fresh pair of `cell`; False when it has had the most."""
+        if self._pairs(cell) >= MOST_PAIRS or self._queue:
+            return False
+        self._candidate = cell
+        self._queue = self._pair(cell)
+        return True
+
     def ask(self, left: float, *, pending: Sequence[Cell] = ()) -> Proposal | None:
         """Return the next run for a budget of which `left` is left, None when done.
 
@@ -187,8 +199,8 @@ class Search:
             return _because(verdict, "no time was left to confirm it")
         if upper(believed) <= self.margin:
             return _because(verdict, "refuted: no better than the default")
-        contradicted = fresh.log_ratio + fresh.deviation <= self.margin
-        if lower(believed) <= self.margin or contradicted:
+        unproven = fresh.log_ratio - FRESH * fresh.deviation <= self.margin
+        if lower(believed) <= self.margin or unproven:
             return _because(verdict, "inconclusive: its gain is within the noise")
         claim = _claim(believed, fresh)
         return Verdict(
@@ -220,7 +232,10 @@ class Search:
         mean, deviation = self.model.spread(self._cells[pool])
         candidates = (self._good[pool] > 0) & ~self._barred[pool]
         best = int(np.argmax(np.where(candidates, mean.mean(axis=0), -np.inf)))
-        gain = _improvement(mean - mean[:, best : best + 1], deviation).mean(axis=0)
+        deviation = np.hypot(deviation, NEW_VALUE * self._new_values(pool))
+        gain = _improvement(mean - mean[:, best : best + 1], deviation)
+        # a run tells less of a cell that is known as well as one run can tell
+        gain = (gain * (1 - self.model.noise / np.hypot(deviation, self.model.noise))).mean(axis=0)
         gain *= 1 - self._risk(pool)
         gain[[at for at, index in enumerate(pool) if self.space.allowed[index] in pending]] = 0
         if gain.max() < TOO_LITTLE:
@@ -312,7 +327,25 @@ class Search:
             if run.log_value is not None
             and (run.cell == default or (run.cell == cell and run.purpose == "confirm"))
         ]
-        return paired_ratio(runs, noise=self.model.noise, drift=self.model.drift)
+        return paired_ratio(runs, noise=self._noise(), drift=self.model.drift)
+
+    def _noise(self) -> float:
+        """Return the run-to-run deviation: the model's, or the repeated runs' if larger.
+
+        On a flat surface a model may take noise for differences between cells.
+        """
+        by_cell: dict[Cell, list[float]] = {}
+        for run in self.runs:
+            if run.log_value is not None:
+                by_cell.setdefault(run.cell, []).append(run.log_value)
+        steps = [
+            (after - before) / math.sqrt(2)
+            for values in by_cell.values()
+            for before, after in pairwise(values)
+        ]
+        if len(steps) < LEAST_STEPS:
+            return self.model.most_noise
+        return max(self.model.most_noise, 1.4826 * median(abs(step) for step in steps))
 
     def _pairs(self, cell: Cell) -> int:
         return sum(
@@ -347,6 +380,18 @@ class Search:
                 risk = np.maximum(risk, suspect[pool])
             risk[bad[pool]] = 1.0
         return risk
+
+    def _new_values(self, pool: Sequence[int]) -> Floats:
+        """Count the values without order that no run of the pool's cells has shown yet.
+
+        That two backends are alike says little about a third one.
+        """
+        seen = self._cells[self._good > 0]
+        count = np.zeros(len(pool))
+        for at, param in enumerate(self.space.params):
+            if param.positions is None:
+                count += ~np.isin(self._cells[pool, at], seen[:, at])
+        return count
 
     def _bar(self, cell: Cell) -> None:
         self._barred[self._order[cell]] = True
@@ -414,7 +459,7 @@ def _claim(believed: Ratio, fresh: Ratio) -> Ratio:
     belief of all runs, shrunk by its prior, stands for them.
     """
     low, high = SURE
-    sureness = believed.log_ratio / believed.deviation
+    sureness = fresh.log_ratio / fresh.deviation
     share = min(max((sureness - low) / (high - low), 0.0), 1.0)
     return Ratio(
         log_ratio=share * fresh.log_ratio + (1 - share) * believed.log_ratio,

@@ -91,6 +91,11 @@ class SurfaceModel:
         return float(np.exp(np.median(self._theta[:, -2])))
 
     @property
+    def most_noise(self) -> float:
+        """A cautious run-to-run deviation: nine of ten particles believe in less."""
+        return float(np.exp(np.quantile(self._theta[:, -2], 0.9)))
+
+    @property
     def drift(self) -> float:
         """The machine's drift from run to run, standard deviation in log value."""
         return float(np.exp(np.median(self._theta[:, -1])))

@@ -18,6 +18,7 @@ from fleet.tune.measure_server import ServerMeasure, shown
 from fleet.tune.paired_ratio import lower, robust_deviation, smallest_provable_gain
 from fleet.tune.run_study import Study, run_study
 from fleet.tune.search import Search
+from fleet.tune.search_space import make_space
 from fleet.tune.study_summary import StudySummary, TradeOff, guard_ratio, summarise_study
 from fleet.tune.trial_log import TrialLog
 from fleet.tune.tuned_profile import Provenance, tuned_profile_yaml
@@ -103,6 +104,21 @@ def study_path(rim: Rim, name: str, metric: str) -> Path:
     return rim.folders.state / "tune" / name / f"{metric}.jsonl"
 
 
+def read_study(rim: Rim, name: str, metric: Metric) -> StudySummary:
+    """Return the newest study of `name` for `metric` as its log tells it. Raises `UserError`."""
+    path = study_path(rim, name, metric)
+    logged = TrialLog(path=path).newest()
+    if logged is None or not logged.trials:
+        fix = f"`fleet tune {name} --metric {metric}` makes one"
+        raise UserError(f"no study of `{name}` for `{metric}`", where=str(path), fix=fix)
+    params = logged.key["params"]
+    space = make_space(params, logged.key["default"], dear=[*params])
+    study = Study(search=Search(space, seed=logged.key["seed"], margin=MARGIN, defaults=2))
+    study.replay(logged.trials)
+    _need_a_default(study)
+    return summarise_study(study, metric=metric)
+
+
 def _run(
     study: Study,
     measure: Measure,
@@ -125,18 +141,21 @@ def _run(
             progress(_provable(study))
 
     while True:
+        before = len(study.trials)
         run_study(study, measure, on_trial=on_trial)
         _need_a_default(study)
-        verdict = study.search.verdict()
-        if not verdict.accepted:
-            break
-        harm = _harm(study, verdict.cell)
+        verdict = search.verdict()
+        harm = _harm(study, verdict.cell) if verdict.accepted else None
         if harm is None:
             break
+        stuck = len(study.trials) == before
+        undecided = not stuck and harm.ratio.log_ratio + harm.ratio.deviation > math.log(HARM)
+        if undecided and study.room() is not None and search.confirm_again(verdict.cell):
+            continue
         trade_offs.append(replace(harm, gain=verdict.gain))
         if options.trade_offs:
             break
-        study.search.bar(verdict.cell)
+        search.bar(verdict.cell)
     return summarise_study(study, metric=options.metric, trade_offs=tuple(trade_offs))
 
 
@@ -232,7 +251,7 @@ def _context(ground: Ground) -> int:
 
 
 def _need_a_default(study: Study) -> None:
-    if study.search.stopped == "default-fails":
+    if len(study.search.model) == 0:
         cause = study.trials[-1].outcome.failed
         message = f"the deployment as it is cannot be measured: {cause}"
         raise OutsideError(message, fix="`fleet up` shows whether it starts")
