@@ -81,7 +81,7 @@ def analyze(
         fix = "capture some: `fleet prompts capture NAME on`"
         raise UserError("there are no requests", fix=fix)
     prompts = [make_prompt(request, tokenizer) for request in requests]
-    shared = _shared(prompts)
+    shared = shared_length(prompts)
     better = [make_prompt(request, tokenizer) for request in reordered(requests)]
     reusable = _variants(prompts, better, memory, shared)
     mean = sum(len(prompt.tokens) for prompt in prompts) / len(prompts)
@@ -99,7 +99,8 @@ def analyze(
     )
 
 
-def _shared(prompts: Sequence[Prompt]) -> int:
+def shared_length(prompts: Sequence[Prompt]) -> int:
+    """Return how many tokens all prompts begin with alike."""
     first = prompts[0].tokens
     return min(common_length(first, prompt.tokens) for prompt in prompts)
 
@@ -109,7 +110,7 @@ def _groups(prompts: Sequence[Prompt]) -> dict[str, int]:
     members: dict[str, list[Prompt]] = defaultdict(list)
     for prompt in prompts:
         members[prompt.request.group].append(prompt)
-    return {name: _shared(some) for name, some in members.items() if name and len(some) > 1}
+    return {name: shared_length(some) for name, some in members.items() if name and len(some) > 1}
 
 
 def _variants(
@@ -126,7 +127,7 @@ def _variants(
         for step in INTERVALS[memory.engine]:
             stepped = replace(memory, spacing=step, interval=step)
             found[f"interval={step}"] = after_first(reused(prompts, stepped))
-    again = _shared(better)
+    again = shared_length(better)
     found["reordered"] = after_first(reused(better, memory))
     found["reordered+primed"] = after_first(reused(better, memory, primed=again))
     return found
