@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fleet.facts.host_facts import HostFacts
     from fleet.observe.observation import RunningServer
 
+OLDEST = 4  # podman's major version with secrets as files and variables
 END = "say end\n"
 MORE = r"""
 say home; echo "$HOME"
@@ -63,10 +64,12 @@ def look_at_host(
         said = result.stderr.strip().splitlines()[-1:] or [f"exit code {result.code}"]
         raise OutsideError(f"cannot look at the host: {said[0]}", where=name)
     part = _sections(result.stdout)
+    facts = replace(parse_probe(result.stdout, name=name), probed=True)
+    _require_podman(facts)
     sizes, verified = _models(part.get("models", ""))
     return HostSight(
         name=name,
-        facts=replace(parse_probe(result.stdout, name=name), probed=True),
+        facts=facts,
         home=part["home"].strip(),
         folder=part["folder"].strip(),
         images=frozenset(part.get("images", "").split()),
@@ -74,6 +77,15 @@ def look_at_host(
         verified=verified,
         servers=servers_of(part.get("containers", "").strip() or "[]", name),
     )
+
+
+def _require_podman(facts: HostFacts) -> None:
+    fix = f"`fleet doctor {facts.name} --fix` installs it"
+    if facts.podman is None:
+        raise OutsideError("it has no podman", where=facts.name, fix=fix)
+    if facts.podman.partition(".")[0].isdigit() and int(facts.podman.partition(".")[0]) < OLDEST:
+        message = f"podman {facts.podman} is too old, {OLDEST}.0 is needed"
+        raise OutsideError(message, where=facts.name, fix="upgrade the host's distribution")
 
 
 def _script(folder: str | None, files: Sequence[str]) -> str:
