@@ -24,12 +24,14 @@ from fleet.profiles.kinds import ConversationProfile, WorkloadProfile
 from fleet.tune.candidate_space import METRICS, Metric
 from fleet.tune.measure_external import parse_command, tune_external
 from fleet.tune.measure_server import shown
+from fleet.tune.recheck import recheck
 from fleet.tune.search_space import parse_space
 from fleet.tune.tune_deployment import TuneOptions, read_study, tune_deployment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fleet.profiles.kinds import Deployment
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Settings
     from fleet.tune.study_summary import StudySummary
@@ -54,12 +56,22 @@ def deployment(
     trade_offs: Annotated[bool, typer.Option(help="Keep a gain that harms another")] = False,
     to: Annotated[str | None, typer.Option(metavar="FILE", help="Write the profile there")] = None,
     fresh: Annotated[bool, typer.Option(help="Begin anew instead of going on")] = False,
+    recheck_it: Annotated[
+        bool, typer.Option("--recheck", help="Only measure the tuned profile again")
+    ] = False,
+    hosts: Annotated[str | None, typer.Option(help="Share a study over hosts")] = None,
+    min_quality: Annotated[float | None, typer.Option(help="Least quality")] = None,
+    max_power: Annotated[float | None, typer.Option(help="Most watts")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     sets: Sets = None,
     profiles: Profiles = None,
     as_json: Json = False,
 ) -> None:
     """Search what makes NAME fastest; what is proven becomes a tuned profile for `up`."""
+    _refuse_unknown_limits(hosts, min_quality, max_power)
+    if recheck_it:
+        _recheck(load_deployment(name, profiles=profiles or (), sets=sets or ()), metric, as_json)
+        return
     options = TuneOptions(
         metric=_metric(metric),
         workload=_workload(workload, profiles or ()),
@@ -80,6 +92,32 @@ def deployment(
         print_json(tuned.summary.as_json(profile=tuned.profile))
     else:
         _print_tuned(tuned)
+
+
+def _refuse_unknown_limits(
+    hosts: str | None, min_quality: float | None, max_power: float | None
+) -> None:
+    """Say what cannot be done yet rather than tune without it. Raises `UserError`."""
+    asked = {"--hosts": hosts, "--min-quality": min_quality, "--max-power": max_power}
+    for option, value in asked.items():
+        if value is not None:
+            fix = "without it, `tune` measures on this machine and keeps lossless settings only"
+            raise UserError("this limit cannot be kept yet", where=option, fix=fix)
+
+
+def _recheck(wanted: Deployment, metric: str, as_json: bool) -> None:
+    with progress_line() as tell:
+        found = recheck(wanted, metric=_metric(metric), rim=Rim(), text=_text(()), progress=tell)
+    low, high = (bound - 1 for bound in found.ratio.interval)
+    gain = math.expm1(found.ratio.log_ratio)
+    if as_json:
+        ci = [round(low, 5), round(high, 5)]
+        answer = {"profile": found.profile, "gain": round(gain, 5), "ci": ci, "holds": found.holds}
+        print_json(answer)
+        return
+    says = "holds" if found.holds else "is not proven by these pairs"
+    text = f"{found.profile}: {gain:+.1%} ({low:+.1%} to {high:+.1%}, 4 pairs), {says}"
+    console.print(text, markup=False)
 
 
 @app.command()

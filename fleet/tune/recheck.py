@@ -1,0 +1,71 @@
+"""Four fresh A B B A pairs of a tuned profile against the deployment without it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from fleet.compiler.compile_deployment import runtime_of
+from fleet.deploy.prepare import prepare
+from fleet.errors import OutsideError, UserError
+from fleet.tune.measure_server import ServerMeasure
+from fleet.tune.paired_ratio import Ratio, lower, paired_ratio, robust_deviation
+
+if TYPE_CHECKING:
+    from fleet.deploy.bring_up import Progress
+    from fleet.deploy.rim import Rim
+    from fleet.profiles.kinds import Deployment
+    from fleet.tune.candidate_space import Metric
+    from fleet.tune.search_space import Settings
+
+ORDER = (False, True, True, False) * 2  # whether the tuned one runs
+LEAST_NOISE = 0.003
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rechecked:
+    """The tuned profile's name and its ratio to the plain deployment, measured now."""
+
+    profile: str
+    ratio: Ratio
+
+    @property
+    def holds(self) -> bool:
+        """Whether the lower 95% bound is above the plain deployment."""
+        return lower(self.ratio) > 0
+
+
+def recheck(
+    deployment: Deployment, *, metric: Metric, rim: Rim, text: str, progress: Progress
+) -> Rechecked:
+    """Measure the tuned profile that holds here once more.
+
+    Raises `UserError` when none holds, `OutsideError` when a run fails.
+    """
+    prepared = prepare(deployment, runtime=runtime_of(deployment), rim=rim, progress=progress)
+    tuned = prepared.deployment.tuned
+    if tuned is None:
+        fix = f"`fleet tune {deployment.name}` makes one; one of another build or host is stale"
+        raise UserError("no tuned profile holds here", where=deployment.name, fix=fix)
+    theirs: Settings = {name: each.value for name, each in tuned.settings.items()}
+    plain = replace(deployment, model=prepared.deployment.model)
+    runs: list[tuple[int, bool, float]] = []
+    with ServerMeasure(
+        deployment=plain, metric=metric, rim=rim, text=text, tell=lambda _: None, context=4096
+    ) as measure:
+        for at, ours in enumerate(ORDER):
+            outcome = measure(theirs if ours else {})
+            if outcome.value is None:
+                raise OutsideError(f"a run failed: {outcome.failed}", where=deployment.name)
+            runs.append((at, ours, math.log(outcome.value)))
+            progress(f"run {at + 1} of {len(ORDER)}")
+    return Rechecked(profile=tuned.name, ratio=_ratio(runs))
+
+
+def _ratio(runs: list[tuple[int, bool, float]]) -> Ratio:
+    sides = ([value for _, ours, value in runs if ours is side] for side in (False, True))
+    noise = max(LEAST_NOISE, *map(robust_deviation, sides))
+    ratio = paired_ratio(runs, noise=noise, drift=0.0)
+    assert ratio is not None  # noqa: S101 - both sides ran
+    return ratio
