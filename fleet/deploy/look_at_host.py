@@ -60,12 +60,13 @@ def look_at_host(
     Raises `HostUnreachable`, `OutsideError`.
     """
     result = commands.run(("sh", "-s"), stdin=_script(folder, files), timeout_s=PROBE_TIMEOUT_S)
+    if "@@ containers" in result.stdout:
+        _require_podman(parse_probe(result.stdout, name=name))
     if "@@ end" not in result.stdout:
         said = result.stderr.strip().splitlines()[-1:] or [f"exit code {result.code}"]
         raise OutsideError(f"cannot look at the host: {said[0]}", where=name)
     part = _sections(result.stdout)
     facts = replace(parse_probe(result.stdout, name=name), probed=True)
-    _require_podman(facts)
     sizes, verified = _models(part.get("models", ""))
     return HostSight(
         name=name,
