@@ -150,7 +150,8 @@ def _print_brought_up(done: BroughtUp, *, dry_run: bool) -> None:
     if dry_run:
         return
     for report in done.primed:
-        console.print(f"shared prefix: {report.outcome}, {report.why}", markup=False)
+        reused = f"{report.reused} of {report.prefix_tokens} tokens reused"
+        console.print(f"{report.outcome}: {reused}; {report.why}", markup=False)
     console.print(tuned_words(done.deployment, done.tuned, Rim()), markup=False)
     for ready in done.ready:
         console.print(ready_words(ready), markup=False)

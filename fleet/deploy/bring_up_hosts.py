@@ -23,7 +23,7 @@ from fleet.deploy.generations import (
 )
 from fleet.deploy.plan_changes import LIVE, Change, plan_changes
 from fleet.deploy.prepare_hosts import prepare_hosts, wanted_hosts
-from fleet.deploy.prime import prime
+from fleet.deploy.prime import prime, proof_tail
 from fleet.deploy.rollout import batches, start_order, who_runs_what
 from fleet.deploy.ssh_hosts import remember_targets, remembered_targets, target_of
 from fleet.effects.files import read_text
@@ -222,7 +222,12 @@ class HostWork:
         prefix = self.deployment.shared_prefix if self.deployment else None
         if prefix is not None:
             self.progress(f"{launch.host}: priming the shared prefix")
-            self.primed.append(prime(prefix, client, read_text=read_text))
+            # the model lies there: as if it could not go back by itself
+            tail = proof_tail(dict(launch.settings), window=0, recurrent=True)
+            report = prime(
+                prefix, client, read_text=read_text, tail_tokens=tail, look_before=False
+            )
+            self.primed.append(report)
         return ready
 
     def _listens(self, launch: LaunchConfig) -> bool:

@@ -1,14 +1,18 @@
 """Make the shared prefix of a deployment's requests reusable on every slot.
 
-| found by the first probe                  | then                                             |
+| found                                     | then                                             |
 |-------------------------------------------|--------------------------------------------------|
-| a second request reuses the prefix        | nothing: `not-needed`                            |
-| slot files were restored and it does now  | nothing more: `restored`                         |
-| it does not                               | send the prefix to each slot, probe again        |
+| slot files were restored and are reused   | nothing more: `restored`                         |
+| a second request reuses the prefix anyway | nothing: `not-needed` (only with `look_before`)  |
+| else                                      | send the prefix to each slot and probe: `primed` |
 | nothing is reused even of the same prompt | `cannot-help`: the cache is off or cannot rewind |
 
 The prefix is sent alone because a request that *is* the prefix leaves a context checkpoint
 at its very end, and that one survives requests that differ after it.
+
+The proof is as short as it can be: a tail just longer than a ubatch pushes the prefix out of
+the window, then a request of another ending has to come back to the prefix's end. That is
+shown on one slot; the others are asked whether they hold the prefix.
 """
 
 from __future__ import annotations
@@ -32,6 +36,8 @@ ENOUGH = 0.99  # of the shared tokens
 # a short prefix that is more than one in a hundred
 SLACK_TOKENS = 20  # what opens a message is shared by all and lies after the checkpoint
 TAIL_TOKENS = 600  # longer than the default ubatch: a shorter tail reuses by luck
+SHORT_TAIL = 8  # tokens; what a request adds that only asks how much is reused
+DEFAULT_UBATCH = 512
 WORDS = ("north", "river", "amber", "seven", "window", "quiet", "stone", "market")
 
 
@@ -102,11 +108,14 @@ def prime(
     read_text: Callable[[str], str],
     slot_files: bool = False,
     tail_tokens: int = TAIL_TOKENS,
+    look_before: bool = True,
 ) -> PrimeReport:
     """Prime `server` with `prefix` where that helps, and prove it by differing requests.
 
     `read_text` reads `prefix.file`. `slot_files` says that the server has a folder for
     slot files (`--slot-save-path`): they are tried first and written afterwards.
+    `look_before` measures what is reused without priming, which reads two whole prompts;
+    without it a fresh server is primed at once.
     Raises `OutsideError` when the server stops answering, `UserError` for an empty prefix.
     """
     messages = shared_messages(prefix, read_text)
@@ -115,16 +124,17 @@ def prime(
         raise UserError("the shared prefix is empty", where="shared_prefix", fix="give it text")
     count = _slot_count(server)
     names = [_slot_file(tokens, slot) for slot in range(count)]
-    restored = slot_files and _restore(server, names)
-    before = _first_probe(server, messages, prefix, tokens, tail_tokens)
-    if before.enough:
-        outcome: Outcome = "restored" if restored else "not-needed"
-        why = _WHY_ENOUGH[outcome]
-        return PrimeReport(
-            outcome=outcome, prefix_tokens=len(tokens), slots=(before,), why=why,
-            before=before.reused,
-        )  # fmt: skip
-    after = tuple(_prime_slot(server, slot, tokens, tail_tokens) for slot in range(count))
+    if slot_files and _restore(server, names):
+        held = tuple(_held(server, slot, tokens, seed=3) for slot in range(count))
+        if all(slot.enough for slot in held):
+            return _enough("restored", held)
+    before = 0
+    if look_before:
+        first = _first_probe(server, messages, prefix, tokens, tail_tokens)
+        if first.enough:
+            return _enough("not-needed", (first,))
+        before = first.reused
+    after = _prime_slots(server, count, tokens, tail_tokens)
     good = all(slot.enough for slot in after)
     saved = good and slot_files and _save(server, names)
     return PrimeReport(
@@ -132,9 +142,27 @@ def prime(
         prefix_tokens=len(tokens),
         slots=after,
         why=_WHY_PRIMED if good else _why_not(server, tokens, after, count),
-        before=before.reused,
+        before=before,
         saved=saved,
     )
+
+
+def proof_tail(settings: Mapping[str, object], *, window: int, recurrent: bool) -> int:
+    """Return how long a tail must be to prove priming, in tokens.
+
+    A cache without a window (`window` 0 or `swa_full`) goes back to any token.
+    """
+    if not recurrent and (not window or settings.get("swa_full") is True):
+        return SHORT_TAIL
+    return int(str(settings.get("ubatch_size") or DEFAULT_UBATCH)) + SHORT_TAIL
+
+
+def _enough(outcome: Outcome, slots: tuple[SlotReuse, ...]) -> PrimeReport:
+    worst = min(slot.reused for slot in slots)
+    return PrimeReport(
+        outcome=outcome, prefix_tokens=slots[0].possible, slots=slots, why=_WHY_ENOUGH[outcome],
+        before=worst,
+    )  # fmt: skip
 
 
 def _slot_count(server: PromptServer) -> int:
@@ -218,29 +246,37 @@ def _first_probe(
     return SlotReuse(slot=0, reused=min(cached, len(tokens)), possible=len(tokens))
 
 
-def _prime_slot(
-    server: PromptServer, slot: int, tokens: Sequence[int], tail_tokens: int
-) -> SlotReuse:
-    """Send the prefix alone, then twice with endings that differ; look at the last."""
-    cached = 0
-    for seed in (0, 3, 4):
-        tail = list(server.tokenize(_tail(seed, tail_tokens)))[1:] if seed else []
-        answer = server.completion({
-            "prompt": [*tokens, *tail],
-            "n_predict": 1,
-            "cache_prompt": True,
-            "id_slot": slot,
-        })  # fmt: skip
-        cached = _cached(answer)
+def _prime_slots(
+    server: PromptServer, count: int, tokens: Sequence[int], tail_tokens: int
+) -> tuple[SlotReuse, ...]:
+    """Send the prefix alone to each slot, prove it on the first and look at the others."""
+    for slot in range(count):
+        _ask(server, slot, tokens)
+    _ask(server, 0, [*tokens, *_tail_tokens(server, 3, tail_tokens)])
+    return tuple(_held(server, slot, tokens, seed=4) for slot in range(count))
+
+
+def _held(server: PromptServer, slot: int, tokens: Sequence[int], *, seed: int) -> SlotReuse:
+    """Ask with a short ending of its own what `slot` holds of the prefix."""
+    cached = _ask(server, slot, [*tokens, *_tail_tokens(server, seed, SHORT_TAIL)])
     return SlotReuse(slot=slot, reused=min(cached, len(tokens)), possible=len(tokens))
+
+
+def _tail_tokens(server: PromptServer, seed: int, count: int) -> list[int]:
+    return list(server.tokenize(_tail(seed, count)))[1 : count + 1]
+
+
+def _ask(server: PromptServer, slot: int, tokens: Sequence[int]) -> int:
+    """Send `tokens` to `slot` and return how many of them were reused."""
+    body = {"prompt": list(tokens), "n_predict": 1, "cache_prompt": True, "id_slot": slot}
+    return _cached(server.completion(body))
 
 
 def _why_not(
     server: PromptServer, tokens: Sequence[int], after: Sequence[SlotReuse], count: int
 ) -> str:
-    body = {"prompt": list(tokens), "n_predict": 1, "cache_prompt": True, "id_slot": 0}
-    server.completion(body)
-    if _cached(server.completion(body)) == 0:
+    _ask(server, 0, tokens)
+    if _ask(server, 0, tokens) == 0:
         return "the server reuses nothing, not even of the same prompt: its prompt cache is off"
     if count > 1 and any(slot.enough for slot in after):
         return "some slots lost the prefix again: their idle cache was moved or cleared"

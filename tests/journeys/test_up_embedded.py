@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import socket
@@ -72,6 +73,8 @@ def test_the_demo_comes_up_answers_and_leaves_nothing(home: Path, port: int) -> 
     assert "context 2048 tokens" in began.out
     assert "PP" in began.out
     assert "TG" in began.out
+    reused, possible = re.search(r"primed: (\d+) of (\d+) tokens reused", began.out).groups()
+    assert int(reused) > 0.95 * int(possible)
 
     said = fleet("status", "demo", "--json")
     assert said.code == 0
