@@ -224,9 +224,7 @@ class HostWork:
             self.progress(f"{launch.host}: priming the shared prefix")
             # the model lies there: as if it could not go back by itself
             tail = proof_tail(dict(launch.settings), window=0, recurrent=True)
-            report = prime(
-                prefix, client, read_text=read_text, tail_tokens=tail, look_before=False
-            )
+            report = prime(prefix, client, read_text=read_text, tail_tokens=tail, look_before=False)
             self.primed.append(report)
         return ready
 

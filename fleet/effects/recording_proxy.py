@@ -7,24 +7,25 @@ are passed on and never kept.
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-import httpx
+from fleet.effects.http import connect
 
 KEPT_PATHS = ("/completion", "/completions", "/v1/completions", "/v1/chat/completions",
               "/chat/completions", "/v1/messages", "/v1/responses")  # fmt: skip
 HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "host", "keep-alive"}
 BAD_GATEWAY = 502
+PIECE = 2**16
 
 
 def serve(target: str, file: str) -> None:
     """Pass every request on to `target` until the process ends."""
     lock = threading.Lock()
-    client = httpx.Client(timeout=None, trust_env=False)  # noqa: S113 - answers take as long as they take
 
     class Recorder(BaseHTTPRequestHandler):
         """One request: keep its body, pass it on, pass the answer back as it comes."""
@@ -33,31 +34,14 @@ def serve(target: str, file: str) -> None:
 
         def do_GET(self) -> None:
             """Pass a GET on."""
-            self._pass_on(b"")
+            _pass_on(self, target, b"")
 
         def do_POST(self) -> None:
             """Keep and pass on a POST."""
             body = self.rfile.read(int(self.headers.get("content-length") or 0))
             if self.path.partition("?")[0] in KEPT_PATHS:
                 _keep(file, body, lock)
-            self._pass_on(body)
-
-        def _pass_on(self, body: bytes) -> None:
-            headers = {k: v for k, v in self.headers.items() if k.lower() not in HOP_HEADERS}
-            try:
-                with client.stream(
-                    self.command, target + self.path, content=body, headers=headers
-                ) as answer:
-                    self.send_response(answer.status_code)
-                    for name, value in answer.headers.items():
-                        if name.lower() not in HOP_HEADERS | {"content-encoding"}:
-                            self.send_header(name, value)
-                    self.end_headers()
-                    for piece in answer.iter_bytes():
-                        self.wfile.write(piece)
-                        self.wfile.flush()
-            except httpx.HTTPError as error:
-                self.send_error(BAD_GATEWAY, explain=str(error))
+            _pass_on(self, target, body)
 
         def log_message(self, *_words: object) -> None:
             """Say nothing: paths can carry what users wrote."""
@@ -66,6 +50,29 @@ def serve(target: str, file: str) -> None:
     sys.stdout.write(f"{server.server_address[1]}\n")
     sys.stdout.flush()
     server.serve_forever()
+
+
+def _pass_on(asked: BaseHTTPRequestHandler, target: str, body: bytes) -> None:
+    headers = {k: v for k, v in asked.headers.items() if k.lower() not in HOP_HEADERS}
+    connection = connect(target, timeout_s=None)  # answers take as long as they take
+    try:
+        connection.request(asked.command, asked.path, body or None, headers)
+        _pass_back(asked, connection.getresponse())
+    except (OSError, http.client.HTTPException) as error:
+        asked.send_error(BAD_GATEWAY, explain=str(error))
+    finally:
+        connection.close()
+
+
+def _pass_back(asked: BaseHTTPRequestHandler, answer: http.client.HTTPResponse) -> None:
+    asked.send_response(answer.status)
+    for name, value in answer.getheaders():
+        if name.lower() not in HOP_HEADERS:
+            asked.send_header(name, value)
+    asked.end_headers()
+    while piece := answer.read1(PIECE):
+        asked.wfile.write(piece)
+        asked.wfile.flush()
 
 
 def _keep(file: str, body: bytes, lock: threading.Lock) -> None:

@@ -45,7 +45,6 @@ class ServerHostContract:
         yield
         for server in host.running():
             host.stop(server)
-        HTTP.close()
 
     def test_runs_nothing_at_first(self, host: ServerHost) -> None:
         assert host.running() == ()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from contracts.server_host_contract import HTTP, ServerHostContract, client_of, wait_until_ready
+from contracts.server_host_contract import ServerHostContract, client_of, wait_until_ready
 from fleet.compiler.launch_config import LaunchConfig
 from fleet.deploy.embedded_host import EmbeddedHost
 from fleet.effects.folders import Folders
@@ -128,7 +128,6 @@ def test_the_log_is_bounded(
         assert sum(sizes) < 80_000
     finally:
         host.stop(server)
-        HTTP.close()
 
 
 def test_an_attribute_that_the_engine_lacks_is_a_refused_argument(

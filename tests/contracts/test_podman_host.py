@@ -48,7 +48,6 @@ def host(_socket: PodmanHost, folders: Folders) -> Iterator[PodmanHost]:
     for server in made.running():
         if server.deployment.startswith("contract"):
             made.stop(server)
-    HTTP.close()
 
 
 @pytest.fixture
