@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import sys
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
-
-from filelock import FileLock, Timeout
 
 from fleet.errors import LockHeld, OutsideError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+LOOK_S = 0.05
 
 
 @contextmanager
@@ -26,18 +28,19 @@ def held(
     A second holder is told to `on_wait` and waited for at most `wait_s` seconds.
     Raises `LockHeld` naming the owner.
     """
-    lock = _lock(path)
     try:
-        _acquire(lock, path, wait_s, on_wait)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         message = f"cannot lock: {error.strerror or error}"
         fix = "check the folder's owner, mode and free space"
         raise OutsideError(message, where=str(path), fix=fix) from None
     try:
+        _acquire(lock, path, wait_s, on_wait)
         _write_owner(path)
         yield
     finally:
-        lock.release()
+        os.close(lock)  # and with it the lock
 
 
 def owner(path: Path) -> str:
@@ -49,31 +52,26 @@ def owner(path: Path) -> str:
         return "another fleet"
 
 
-def _lock(path: Path) -> FileLock:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutsideError(
-            f"cannot make the folder: {error.strerror}", where=str(path.parent)
-        ) from None
-    return FileLock(path)
-
-
-def _acquire(
-    lock: FileLock, path: Path, wait_s: float, on_wait: Callable[[str], None] | None
-) -> None:
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        if on_wait is not None and wait_s > 0:
-            on_wait(f"waiting for {owner(path)}")
-    else:
+def _acquire(lock: int, path: Path, wait_s: float, on_wait: Callable[[str], None] | None) -> None:
+    if _taken(lock):
         return
+    if on_wait is not None and wait_s > 0:
+        on_wait(f"waiting for {owner(path)}")
+    until = time.monotonic() + wait_s
+    while not _taken(lock):
+        if time.monotonic() >= until:
+            message = f"{owner(path)} is at work on this deployment"
+            raise LockHeld(message, where=str(path), fix="wait until it has ended")
+        time.sleep(LOOK_S)
+
+
+def _taken(lock: int) -> bool:
+    """Whether the lock is ours now."""
     try:
-        lock.acquire(timeout=wait_s)
-    except Timeout:
-        message = f"{owner(path)} is at work on this deployment"
-        raise LockHeld(message, where=str(path), fix="wait until it has ended") from None
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write_owner(path: Path) -> None:

@@ -5,16 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from prometheus_client.parser import text_string_to_metric_families
-
 from fleet.effects.http import NoAnswer
-from fleet.errors import OutsideError
 from fleet.observe.observation import Timings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from fleet.effects.http import Answer, Http
+    from fleet.effects.http import Http
 
 Health = Literal["ready", "loading", "unhealthy", "unreachable"]
 LOADING = 503
@@ -57,15 +54,6 @@ class ServerClient:
     def slots(self) -> Sequence[Mapping[str, Any]]:
         """Return `/slots`."""
         return cast("Sequence[Mapping[str, Any]]", self._get("/slots"))
-
-    def metrics(self) -> dict[str, float]:
-        """Return `/metrics` as name -> value; labelled samples are added up by name."""
-        text = self._answered(self.http.get(f"{self.url}/metrics", headers=self.headers)).text
-        totals: dict[str, float] = {}
-        for family in text_string_to_metric_families(text):
-            for sample in family.samples:
-                totals[sample.name] = totals.get(sample.name, 0.0) + sample.value
-        return totals
 
     def models(self) -> Mapping[str, Any]:
         """Return `/v1/models`."""
@@ -122,11 +110,6 @@ class ServerClient:
         url = f"{self.url}{path}"
         streamed = {**body, "stream": True}
         return self.http.stream_sse(url, streamed, headers=self.headers, timeout_s=self.timeout_s)
-
-    def _answered(self, answer: Answer) -> Answer:
-        if not answer.ok:
-            raise OutsideError(f"HTTP {answer.status}", where=answer.url)
-        return answer
 
 
 def timings(answer: Mapping[str, Any]) -> Timings | None:
