@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.deploy.api_keys import key_file
 from fleet.deploy.generations import read_generations, recorded
-from fleet.deploy.host_container import LIST_SCRIPT, run_words, servers_of, unit_of
+from fleet.deploy.host_container import LIST_SCRIPT, START, run_words, servers_of, unit_of
 from fleet.deploy.launch_record import launch_to_json
 from fleet.deploy.ssh_hosts import remembered_targets
 from fleet.effects.ansible import PlaybookRun, run_playbook
@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 LIST_TIMEOUT_S = 60.0
 FORKS = 10
 KEPT = 5
+FREE_PORT = """
+import socket, sys
+with socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET) as probe:
+    probe.bind((sys.argv[1], 0))
+    print(probe.getsockname()[1])
+"""
 
 
 def silent(text: str) -> None:
@@ -94,6 +100,21 @@ class HostGroup:
         """Start a server on each host at once, at most one a host; outcomes by host."""
         variables = {launch.host: self._variables(launch, generation) for launch in launches}
         return self._play("deploy", variables)
+
+    def rehearse(self, launch: LaunchConfig, *, generation: int) -> None:
+        """Start a server that is soon taken away again. Raises `OutsideError`."""
+        words = run_words(launch, generation=generation, restart="no")
+        self.commands(launch.host).run((*START, *words)).checked()
+
+    def end_rehearsal(self, launch: LaunchConfig) -> None:
+        """Take away what `rehearse` started; does nothing where it is gone."""
+        words = ("podman", "rm", "--force", "--ignore", "--time", "2", launch.container_name)
+        self.commands(launch.host).run(words).checked()
+
+    def free_port(self, host: str, address: str) -> int:
+        """Return a port that nobody on the host listens on."""
+        words = ("python3", "-c", FREE_PORT, address)
+        return int(self.commands(host).run(words).checked().stdout)
 
     def stop(self, server: RunningServer) -> None:
         """End one server. Raises `OutsideError` naming the host."""
@@ -165,7 +186,9 @@ class HostGroup:
             "fleet_name": launch.container_name,
             "fleet_generation": generation,
             "fleet_launch": json.dumps(content, indent=1),
-            "fleet_run": list(run_words(launch, generation=generation, restart=unit is None)),
+            "fleet_run": list(
+                run_words(launch, generation=generation, restart=None if unit else "always")
+            ),
             "fleet_secret": launch.secrets[0].name if launch.secrets else "",
             "fleet_key_file": str(key_file(self.folders, launch.deployment)),
             "fleet_keep": KEPT,

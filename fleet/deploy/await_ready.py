@@ -99,7 +99,8 @@ def load_bound(model_bytes: int, disk: Bandwidth | None) -> float:
 def check_alive(launch: LaunchConfig, server: RunningServer, host: ServerHost) -> None:
     """Raise `EngineFailed` with the classified cause when the server is gone."""
     now = find(host, server)
-    if now is not None and now.state in {"starting", "running"}:
+    # one that podman restarts again and again is as dead, and would never be found stopped
+    if now is not None and now.state in {"starting", "running"} and not now.restarts:
         return
     lines = tuple(host.logs(server))
     failure = classify(lines, now.exit_code if now else None)

@@ -12,6 +12,7 @@ from fleet.deploy.await_ready import Ready, await_ready, check_alive, load_bound
 from fleet.deploy.bring_up import BroughtUp, UpOptions
 from fleet.deploy.distribute_image import bring_image, image_missing
 from fleet.deploy.distribute_model import bring_model, copies_of, missing_on
+from fleet.deploy.fit_hosts import check_fit_on_hosts, fits_beside
 from fleet.deploy.generations import (
     Generation,
     Record,
@@ -24,7 +25,7 @@ from fleet.deploy.generations import (
 from fleet.deploy.plan_changes import LIVE, Change, plan_changes
 from fleet.deploy.prepare_hosts import prepare_hosts, wanted_hosts
 from fleet.deploy.prime import prime, proof_tail
-from fleet.deploy.rollout import batches, start_order, who_runs_what
+from fleet.deploy.rollout import batches, rehearsal_of, start_order, who_runs_what
 from fleet.deploy.ssh_hosts import remember_targets, remembered_targets, target_of
 from fleet.effects.files import read_text
 from fleet.effects.lock import held
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from fleet.deploy.prepare_hosts import PreparedHosts
     from fleet.deploy.prime import PrimeReport
     from fleet.deploy.rim import Rim
+    from fleet.facts.model_facts import ModelFacts
     from fleet.observe.observation import RunningServer
     from fleet.profiles.kinds import Deployment
 
@@ -72,11 +74,12 @@ def bring_up_on_hosts(
         work = HostWork(
             rim=rim, progress=progress,
             group=replace(group, facts={n: s.facts for n, s in prepared.sights.items()}),
-            deployment=prepared.deployment,
+            deployment=prepared.deployment, model=prepared.facts,
         )  # fmt: skip
         ready: tuple[Ready, ...] = ()
         if not options.dry_run:
             _refuse_unless_whole(prepared)
+            _check_fit(prepared, changes)
             _ask(changes, options)
             ready = _converge(prepared, changes, work, options)
     return BroughtUp(
@@ -141,6 +144,7 @@ class HostWork:
     progress: Progress
     group: HostGroup
     deployment: Deployment | None = None
+    model: ModelFacts | None = None
     bound_s: float = field(default_factory=lambda: load_bound(0, None))
     primed: list[PrimeReport] = field(default_factory=list)
 
@@ -160,6 +164,11 @@ class HostWork:
         for number, chosen in enumerate(batches(hosts, batch), start=1):
             mine = [change for change in changes if change.host in chosen]
             self.progress(f"batch {number}: {', '.join(chosen)}")
+            try:
+                self._rehearse([c for c in mine if self._fits_beside(c)], made.number)
+            except FleetError as error:
+                error.message += f" ({who_runs_what(done, (), hosts[len(done) :])})"
+                raise
             try:
                 # `start` puts a new server in the place of an old one of the same name
                 self._end([c.old for c in mine if c.old is not None and c.new is None])
@@ -191,6 +200,45 @@ class HostWork:
             return Ready(load_s=0.0, context=context, first_request=None)
         return self._await_server(launch)
 
+    def _fits_beside(self, change: Change) -> bool:
+        """Whether the new server can prove itself before the old one, which serves, is stopped."""
+        old, new, model = change.old, change.new, self.model
+        if old is None or new is None or model is None or old.state != "running":
+            return False
+        before = self._launched(old)
+        facts = self.group.facts[change.host]
+        return before is not None and fits_beside(new, before, model=model, host=facts)
+
+    def _rehearse(self, changes: Sequence[Change], generation: int) -> None:
+        """Start each new server beside the old one, see it ready, and take it away again.
+
+        A version that cannot serve is so found out before anything is stopped, and its files
+        are in the host's memory when it takes the old one's port.
+        """
+
+        def rehearse(launch: LaunchConfig) -> None:
+            self.progress(f"{launch.host}: the new version proves itself beside the old one")
+            port = self.group.free_port(launch.host, launch.bind)
+            tried = rehearsal_of(launch, port)
+            try:
+                self.group.rehearse(tried, generation=generation)
+                self._await_ready(tried)
+            finally:
+                self.group.end_rehearsal(tried)
+
+        launches = [change.new for change in changes if change.new is not None]
+        for answer in on_each(launches, rehearse, forks=self.group.forks).values():
+            if isinstance(answer, FleetError):
+                raise answer
+
+    def _launched(self, server: RunningServer) -> LaunchConfig | None:
+        """Return what the running server was launched as, None when that is not kept."""
+        place = (server.host, server.server)
+        for each in read_generations(self.rim.folders, server.deployment):
+            if each.number == server.generation:
+                return next((e for e in each.launches if (e.host, e.server) == place), None)
+        return None
+
     def _await(self, wave: Sequence[LaunchConfig]) -> list[Ready]:
         answers = on_each(wave, self._await_one, forks=self.group.forks)
         for answer in answers.values():
@@ -212,13 +260,17 @@ class HostWork:
         check_alive(launch, server, host)
         return None
 
-    def _await_server(self, launch: LaunchConfig) -> Ready:
+    def _await_ready(self, launch: LaunchConfig) -> tuple[Ready, ServerClient]:
         server = self._server(launch)
         client = self.client(server, launch)
         ready = await_ready(
             launch, server, host=self.group.only(launch.host), client=client,
             clock=self.rim.clock, progress=self.progress, bound_s=self.bound_s,
         )  # fmt: skip
+        return ready, client
+
+    def _await_server(self, launch: LaunchConfig) -> Ready:
+        ready, client = self._await_ready(launch)
         prefix = self.deployment.shared_prefix if self.deployment else None
         if prefix is not None:
             self.progress(f"{launch.host}: priming the shared prefix")
@@ -276,11 +328,9 @@ class HostWork:
             if change.host == host and change.old is not None and change.old.state in LIVE
         ]
         before = [
-            (each.number, launch)
+            (old.generation, launch)
             for old in served
-            for each in read_generations(self.rim.folders, name)
-            for launch in each.launches
-            if each.number == old.generation and (launch.host, launch.server) == (host, old.server)
+            if (launch := self._launched(old)) is not None
         ]
         for number, launch in before:
             self.progress(f"{host}: putting generation {number} back")
@@ -377,6 +427,14 @@ def _bring(prepared: PreparedHosts, changes: Sequence[Change], work: HostWork) -
     for answer in on_each(launches, bring, forks=work.group.forks).values():
         if isinstance(answer, FleetError):
             raise answer
+
+
+def _check_fit(prepared: PreparedHosts, changes: Sequence[Change]) -> None:
+    """Raise `DoesNotFit`, naming the host, before anything is copied or stopped."""
+    moved = [change.new for change in changes if change.new and change.action != "keep"]
+    if prepared.facts is not None:
+        facts = {name: sight.facts for name, sight in prepared.sights.items()}
+        check_fit_on_hosts(moved, prepared.facts, facts)
 
 
 def _refuse_unless_whole(prepared: PreparedHosts) -> None:

@@ -3,79 +3,76 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fleet.compiler.memory.advice import advise
 from fleet.compiler.memory.fit import fit
+from fleet.compiler.memory.memory_question import memory_question
 from fleet.compiler.memory.plan_memory import plan_memory
-from fleet.compiler.memory.question import MemoryQuestion
 from fleet.errors import DoesNotFit
+from fleet.observe.read_model import read_model_file
 from fleet.sizes import ByteSize
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.compiler.memory.fit import Verdict
+    from fleet.compiler.memory.question import MemoryQuestion
     from fleet.deploy.prepare import Prepared
     from fleet.facts.host_facts import HostFacts
     from fleet.facts.model_facts import ModelFacts
-
-# settings by the planner's names, where the value is taken as it is
-_SAME = {
-    "parallel": "parallel", "kv_unified": "unified", "batch_size": "batch",
-    "ubatch_size": "ubatch", "cache_type_k": "type_k", "cache_type_v": "type_v",
-    "swa_full": "swa_full", "cache_ram": "cache_ram_mib", "swa_checkpoints": "checkpoints",
-    "cpu_moe_layers": "cpu_moe_layers",
-}  # fmt: skip
-_SPECULATES = frozenset({"none", "", None})
-
 
 def check_fit(prepared: Prepared) -> None:
     """Raise `DoesNotFit` with needed and present memory, and the smallest change that fits."""
     if prepared.model is None:
         return
     for launch in prepared.launches:
-        host = _within(launch, prepared.host)
-        question = question_of(launch, prepared.model.facts, host)
-        if question is None:
-            continue
-        verdict = fit(plan_memory(question), host)
-        # what the engine refuses by rule it says itself, and by its own build's rules
-        if verdict.short:
-            raise _too_large(launch, verdict, question, host)
+        refuse_too_large(launch, prepared.model.facts, prepared.host)
 
 
-def _within(launch: LaunchConfig, host: HostFacts) -> HostFacts:
+def refuse_too_large(launch: LaunchConfig, model: ModelFacts, host: HostFacts) -> None:
+    """Raise `DoesNotFit` when `host` cannot hold what `launch` takes."""
+    limited = within(launch, host)
+    question = question_of(launch, model, limited)
+    if question is None:
+        return
+    verdict = fit(plan_memory(question), limited)
+    # what the engine refuses by rule it says itself, and by its own build's rules
+    if verdict.short:
+        raise _too_large(launch, verdict, question, limited)
+
+
+def verdict_of(launch: LaunchConfig, model: ModelFacts, host: HostFacts) -> Verdict | None:
+    """Return how the launch fits, None where the planner cannot tell."""
+    limited = within(launch, host)
+    question = question_of(launch, model, limited)
+    return fit(plan_memory(question), limited) if question is not None else None
+
+
+def within(launch: LaunchConfig, host: HostFacts) -> HostFacts:
     """Return the host with the launch's own memory limit, where that is the smaller one."""
     limits = [size for size in (host.memory_limit, launch.memory_limit) if size]
     return replace(host, memory_limit=min(limits)) if limits else host
 
 
 def question_of(launch: LaunchConfig, model: ModelFacts, host: HostFacts) -> MemoryQuestion | None:
-    """Return what the planner is asked about a launch; None for what holds no model of its own."""
+    """Return what the planner is asked about a launch; None for what holds no model of its own.
+
+    A draft and a projector count where their files are here. Raises `UserError` for a
+    damaged draft.
+    """
     if launch.role != "server" or launch.engine == "vllm":
         return None
-    settings: Mapping[str, Any] = dict(launch.settings)
-    given = {
-        theirs: settings[ours] for ours, theirs in _SAME.items() if settings.get(ours) is not None
-    }
-    layers = settings.get("gpu_layers")
-    drafts = settings.get("speculation") not in _SPECULATES
-    on_cpu = not host.gpus or layers in {0, "0"}
-    return MemoryQuestion(
+    settings = dict(launch.settings)
+    draft, mmproj = (Path(str(settings.get(name))) for name in ("draft_model", "mmproj"))
+    return memory_question(
+        settings,
         model=model,
-        context=int(settings.get("ctx_size") or model.n_ctx_train),
-        flash_attention=settings.get("flash_attention") != "off",
-        devices=0 if on_cpu else len(host.gpus),
-        gpu_layers=int(str(layers)) if str(layers).isdigit() else None,
-        draft_tokens=int(settings.get("draft_max") or 0) if drafts else 0,
-        engine="ik_llama.cpp" if launch.engine == "ik_llama.cpp" else "llama.cpp",
-        build=launch.build if isinstance(launch.build, int) else None,
-        locked="mlock" in str(settings.get("load_mode")),
-        unified_memory=any(gpu.unified for gpu in host.gpus),
-        backend=host.gpus[0].backend if host.gpus else "cpu",
-        **given,
+        host=host,
+        engine=launch.engine,
+        build=launch.build,
+        draft=read_model_file(draft) if draft.is_file() else None,
+        mmproj_bytes=mmproj.stat().st_size if mmproj.is_file() else 0,
     )
 
 

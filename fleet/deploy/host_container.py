@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from fleet.compiler.dialects.llama_cpp_words import WORDS
 from fleet.deploy.launch_record import launch_from_json, launch_to_json
@@ -42,16 +42,18 @@ if [ -n "$made" ]; then podman inspect $made; else echo "[]"; fi
 """
 
 
-def run_words(launch: LaunchConfig, *, generation: int, restart: bool) -> tuple[str, ...]:
+def run_words(
+    launch: LaunchConfig, *, generation: int, restart: Literal["always", "no"] | None = None
+) -> tuple[str, ...]:
     """Return the words after `podman run --detach`: options, image, program and arguments.
 
-    `restart` is for hosts where no unit starts the container after a reboot.
+    `always` is for hosts where no unit starts the container after a reboot.
     """
     words = podman_line(launch)
     more = [
         *(f"--label={name}={value}" for name, value in _labels(launch, generation).items()),
         # of two `--restart` the last one holds
-        *(["--restart=always"] if restart else []),
+        *([f"--restart={restart}"] if restart else []),
     ]
     at = words.index("--entrypoint")
     return (*words[len(START) : at], *more, *words[at:])
@@ -119,7 +121,7 @@ def _labels(launch: LaunchConfig, generation: int) -> dict[str, str]:
 
 def _plain_unit(launch: LaunchConfig, generation: int) -> str:
     """Return a service for systemd without Quadlet: podman in the foreground, named and removed."""
-    words = run_words(launch, generation=generation, restart=False)
+    words = run_words(launch, generation=generation)
     kept = [word for word in _without_restart(words) if word != "--detach"]
     start = " ".join(quoted(word) for word in ("/usr/bin/podman", "run", "--replace", *kept))
     seconds = launch.health.start_period_s + START_MARGIN_S
@@ -172,6 +174,7 @@ def _server(found: Mapping[str, Any], host: str) -> RunningServer:
         argv=argv,
         settings=tuple((dict(launch.settings) | edited).items()),
         image=found["ImageName"],
+        restarts=int(found.get("RestartCount") or 0),
         exit_code=None if state["Status"] in STATES else state.get("ExitCode"),
         log_path=f"`podman logs {found['Name']}` on {host}",
     )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.compiler.compile_deployment import compile_deployment
 from fleet.deploy.ansible_host import group_of
 from fleet.deploy.look_at_host import HostSight, look_at_host
-from fleet.deploy.model_files import ModelOnDisk, ensure_model, find_model
+from fleet.deploy.model_files import SPLIT, ModelOnDisk, ensure_model, find_model
 from fleet.deploy.prepare import Prepared, engine_build
 from fleet.deploy.ssh_hosts import target_of
 from fleet.effects.ssh import on_each
 from fleet.errors import FleetError, UserError
-from fleet.facts.gguf_header import read_header
+from fleet.facts.gguf_header import read_header, split_names
 from fleet.facts.model_from_gguf import model_facts_from_gguf
 from fleet.profiles.resolve_deployment import apply_tuned
 
@@ -37,7 +38,7 @@ class PreparedHosts:
     """A deployment compiled for its hosts. `silent` are those that did not answer, and why.
 
     `model` is the copy on this machine, None when the hosts have their own or it is to be
-    fetched yet.
+    fetched yet; `facts` are the model's, from wherever it lies.
     """
 
     deployment: Deployment
@@ -46,6 +47,7 @@ class PreparedHosts:
     silent: Mapping[str, FleetError]
     build: BuildFacts
     model: ModelOnDisk | None
+    facts: ModelFacts | None
 
 
 def prepare_hosts(
@@ -54,7 +56,7 @@ def prepare_hosts(
     """Look at every host, find the model, compile. Raises `UserError`, `OutsideError`."""
     progress(f"looking at {len(group.targets)} host(s)")
     deployment = replace(deployment, runtime="ansible")
-    here = find_model(deployment.model, rim) if deployment.engine.engine != "vllm" else None
+    here = _here(deployment, rim)
     sights, silent = _look(deployment, group, here)
     if not sights:
         raise next(iter(silent.values()))
@@ -77,6 +79,7 @@ def prepare_hosts(
         silent=silent,
         build=build,
         model=here,
+        facts=facts,
     )
 
 
@@ -92,6 +95,14 @@ def prepared_on_hosts(deployment: Deployment, *, rim: Rim, progress: Progress) -
         build=made.build,
         model=made.model,
     )
+
+
+def _here(deployment: Deployment, rim: Rim) -> ModelOnDisk | None:
+    """Return the copy on this machine; a path that is not here may be one of the hosts'."""
+    path = deployment.model.path
+    if deployment.engine.engine == "vllm" or (path and not Path(path).expanduser().exists()):
+        return None
+    return find_model(deployment.model, rim)
 
 
 def compile_for_hosts(
@@ -140,7 +151,8 @@ def _where(deployment: Deployment, here: ModelOnDisk | None) -> tuple[str, tuple
     model = deployment.model
     if model.path and here is None:
         folder, _, file = model.path.rpartition("/")
-        return folder, (file,)
+        count = SPLIT.search(file)
+        return folder, split_names(file, int(count[2]) if count else 1)
     below = f"{deployment.models_dir or 'models'}/{model.name}"
     files = tuple(file.name for file in here.files) if here else tuple(f.name for f in model.files)
     return below, files

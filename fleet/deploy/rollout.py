@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from fleet.compiler.memory.fit import SLACK
 from fleet.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleet.compiler.launch_config import LaunchConfig
-    from fleet.sizes import ByteSize
+    from fleet.compiler.memory.fit import Verdict
+    from fleet.facts.host_facts import HostFacts
 
 WHOLE = 100
+REHEARSES = "next"
 
 
 def batch_size(batch: str, hosts: int) -> int:
@@ -53,11 +57,30 @@ def start_order(launches: Sequence[LaunchConfig]) -> tuple[tuple[LaunchConfig, .
     return tuple(waves)
 
 
-def both_fit(needed: ByteSize | None, running: ByteSize | None, present: ByteSize | None) -> bool:
-    """Whether the new server may start beside the old one: only where all three are known."""
-    if needed is None or running is None or present is None:
-        return False
-    return needed + running <= present
+def both_fit(new: Verdict, old: Verdict, host: HostFacts) -> bool:
+    """Whether the new server may start beside the old one, which serves now.
+
+    Only where every capacity is known: by the two plans, and by what is free at the moment.
+    """
+    before = {each.share.name: each.used for each in (*old.devices, old.host)}
+    free = {index: gpu.free for index, gpu in enumerate(host.gpus) if not gpu.unified}
+    now = [*(free.get(index) for index in range(len(new.devices))), host.memory_available]
+    return all(
+        each.capacity is not None
+        and each.used + before.get(each.share.name, 0) + SLACK <= each.capacity
+        and (left is None or each.used <= left)
+        for each, left in zip((*new.devices, new.host), now, strict=True)
+    )
+
+
+def rehearsal_of(launch: LaunchConfig, port: int) -> LaunchConfig:
+    """Return the launch under another name and port, to prove itself beside the old one.
+
+    Whatever a kill leaves of it, the next `up` or `down` finds by its labels and removes.
+    """
+    argv = list(launch.argv)
+    argv[argv.index("--port") + 1] = str(port)
+    return replace(launch, server=f"{launch.server}-{REHEARSES}", port=port, argv=tuple(argv))
 
 
 def who_runs_what(done: Sequence[str], restored: Sequence[str], untouched: Sequence[str]) -> str:

@@ -30,6 +30,7 @@ class RunningServer:
     settings: tuple[tuple[str, str | int | float | bool | None], ...] = ()
     image: str | None = None
     exit_code: int | None = None
+    restarts: int = 0  # by podman itself, since it was started
     started_at: float | None = None  # seconds since the epoch
     log_path: str | None = None
     role: str = "server"  # a worker answers no HTTP

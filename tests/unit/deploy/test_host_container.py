@@ -24,7 +24,7 @@ LAUNCH = LaunchConfig(
 
 
 def inspected(launch: LaunchConfig, *, argv: tuple[str, ...] | None = None, **state: Any) -> str:
-    words = run_words(launch, generation=3, restart=True)
+    words = run_words(launch, generation=3, restart="always")
     labels = dict(
         word.removeprefix("--label=").split("=", 1) for word in words if word.startswith("--label=")
     )
@@ -65,7 +65,7 @@ def test_an_ended_container_is_failed_only_with_an_exit_code() -> None:
 
 
 def test_the_words_name_the_secret_and_hold_no_key() -> None:
-    words = run_words(LAUNCH, generation=1, restart=False)
+    words = run_words(LAUNCH, generation=1)
 
     assert any(word.startswith("fleet-town-api-key,type=mount") for word in words)
     assert words[words.index("localhost/x:1") + 1 :] == LAUNCH.argv
@@ -103,7 +103,7 @@ def test_without_systemd_podman_restarts_it() -> None:
     facts = HostFacts(name="h1", cores=1, cpus=(0,), systemd=False, quadlet=True)
 
     assert unit_of(LAUNCH, generation=1, facts=facts) is None
-    assert "--restart=always" in run_words(LAUNCH, generation=1, restart=True)
+    assert "--restart=always" in run_words(LAUNCH, generation=1, restart="always")
 
 
 def test_a_launch_without_image_limits_needs_no_edit() -> None:
