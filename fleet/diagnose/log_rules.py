@@ -25,8 +25,12 @@ LOW_HITS = 0.3
 KV_PRESSURE = 0.9
 MANY_SPLITS = 50
 SLOT_TOKENS = 4096
-MLA_BYTES = 8192  # a token and layer; latent caches take about 1 to 2 KiB, full ones 80
-MLA_LAYERS = 61
+AUTOMATIC_SLOTS = 4  # without `--parallel`, and then one cache for all of them
+DEEPSEEK_HEADS = 192 / 128  # K to V without the latent, 576 to 512 with it
+BITS: Mapping[str, float] = {
+    "f32": 32, "f16": 16, "bf16": 16, "q8_0": 8.5, "q5_1": 6, "q5_0": 5.5, "q4_1": 5, "q4_0": 4.5,
+    "iq4_nl": 4.5, "q6_0": 6.5,
+}  # fmt: skip
 
 
 def event(kind: str) -> Rule:
@@ -95,7 +99,7 @@ def _choice_hit(reading: LogReading, _tally: TaskTally) -> Hit | None:
     keep, sim = choice.get("f_keep"), choice.get("sim")
     if choice.get("by") not in {"LCP", "LCS"} or keep is None or sim is None:
         return None
-    if float(keep) < 0.1 and float(sim) < 0.5:  # noqa: PLR2004 - as in task_rules
+    if float(keep) < 0.1 and float(sim) <= 0.5:  # noqa: PLR2004 - as in task_rules
         return hit_of((), detail=f"similarity {sim}, kept {keep}")
     return None
 
@@ -142,13 +146,19 @@ def over_limit(reading: LogReading, _tally: TaskTally) -> Hit | None:
     """One state is larger than the whole RAM cache may be."""
     if reading.count("state-over-limit"):
         return _events(reading, "state-over-limit")
-    cache = reading.prompt_cache
-    if not cache or cache["limit_mib"] <= 0:
+    cache = reading.prompt_cache or {"prompts": 0, "mib": 0.0, "limit_mib": _told_limit(reading)}
+    if cache["limit_mib"] <= 0:
         return None
     alone = cache["prompts"] <= 1 and cache["mib"] > cache["limit_mib"]
     if alone or reading.saved_state_mib > cache["limit_mib"]:
         return _events(reading, "state-saved", detail=f"limit {cache['limit_mib']:g} MiB")
     return None
+
+
+def _told_limit(reading: LogReading) -> int:
+    """MiB that the command line allows the RAM cache, 0 where it does not say."""
+    told = reading.options.get("cram", "")
+    return int(told) if told.isdigit() else 0
 
 
 def unbounded(reading: LogReading, _tally: TaskTally) -> Hit | None:
@@ -239,14 +249,15 @@ def kv_on_cpu(reading: LogReading, _tally: TaskTally) -> Hit | None:
 
 
 def kv_no_mla(reading: LogReading, _tally: TaskTally) -> Hit | None:
-    """A DeepSeek model whose cache is not latent."""
-    if reading.mla_attn == 0 and reading.kv and not reading.kv.mla:
-        return _events(reading, "kv-size")
+    """A DeepSeek model whose cache is not latent: full heads hold 192 for K and 128 for V."""
     kv = reading.kv
-    if not (reading.arch or "").startswith("deepseek2") or not kv or kv.mla or not reading.n_ctx:
+    bits = [BITS.get(kind or "") for kind in (kv.k, kv.v)] if kv else []
+    if kv is None or kv.mla or not kv.v_mib or None in bits:
         return None
-    a_token = kv.mib * 1024 * 1024 / reading.n_ctx / MLA_LAYERS
-    return _events(reading, "kv-size") if a_token > MLA_BYTES else None
+    heads = kv.k_mib / (bits[0] or 1) / (kv.v_mib / (bits[1] or 1))
+    deepseek = (reading.arch or "deepseek2").startswith("deepseek")
+    full = deepseek and abs(heads - DEEPSEEK_HEADS) < 0.02  # noqa: PLR2004 - printed digits
+    return _events(reading, "kv-size", detail=f"{kv.mib:g} MiB") if full else None
 
 
 def fa_off(reading: LogReading, _tally: TaskTally) -> Hit | None:
@@ -315,9 +326,10 @@ def overcommit(reading: LogReading, tally: TaskTally) -> Hit | None:
     if reading.count("slot-purged"):
         return _events(reading, "slot-purged")
     slots, context = reading.n_slots or 0, reading.n_ctx or reading.n_ctx_slot
-    if not reading.kv_unified or slots < 2 or not context:  # noqa: PLR2004
+    automatic = reading.kv_unified is None and slots == AUTOMATIC_SLOTS
+    if not (reading.kv_unified or automatic) or slots < 2 or not context:  # noqa: PLR2004
         return None
-    crowded = tally.largest > context / slots or reading.count("kv-full")
+    crowded = tally.largest > context / slots or reading.count("kv-full", "ctx-exceeded")
     silent = not tally.released and context < SLOT_TOKENS * slots
     return hit_of((), detail=f"{slots} slots share {context} tokens") if crowded or silent else None
 
@@ -379,9 +391,13 @@ RULES: Mapping[str, Rule] = {
     "CACHE_OFF_SERVER": cache_off_server,
     "CACHE_OFF_REQUEST": task("CACHE_OFF_REQUEST"),
     "FULL_REPROCESS_SWA_HYBRID": lambda reading, tally: (
-        tally.hits.get("FULL_REPROCESS_SWA_HYBRID") or event("forced-full")(reading, tally)
+        tally.hits.get("FULL_REPROCESS_SWA_HYBRID")
+        or event("forced-full")(reading, tally)
+        or event("none-usable")(reading, tally)
     ),
-    "CHECKPOINT_NONE_USABLE": task("CHECKPOINT_NONE_USABLE"),
+    "CHECKPOINT_NONE_USABLE": lambda reading, tally: (
+        tally.hits.get("CHECKPOINT_NONE_USABLE") or event("none-usable")(reading, tally)
+    ),
     "CHECKPOINT_INTERVAL_GT_PREFIX": interval_too_large,
     "CHECKPOINTS_INVALIDATED": event("erased-invalidated"),
     "CHECKPOINTS_CLUSTERED_AT_TAIL": clustered,

@@ -61,7 +61,7 @@ class TaskTally:
         early = _early(task, similar, reused, kept)
         if early:
             self.hit("PREFIX_DIVERGES_EARLY", task, _again(task, ms))
-        elif similar is not None and similar >= HALF and kept is not None and kept < KEPT_ALL:
+        elif _late(task, similar, kept):
             self.hit("PREFIX_DIVERGES_LATE", task, _again(task, ms))
         elif task.mismatch:
             late = reused is not None and reused >= HALF
@@ -183,6 +183,12 @@ def _early(  # noqa: PLR0911 - one a kind of evidence
     return task.cached < LITTLE * max(task.prompt or 0, task.reached)
 
 
+def _late(task: Task, similar: float | None, kept: float | None) -> bool:
+    if similar is None and task.lcp is not None:
+        similar = kept  # ik_llama.cpp tells what it held, not how long the prompt is
+    return similar is not None and similar >= HALF and kept is not None and kept < KEPT_ALL
+
+
 def _other_conversation(task: Task, kept: float | None) -> bool:
     if task.lcp is not None and kept is not None:
         return 0 < task.lcp <= FEW_TOKENS and kept < HALF
@@ -192,7 +198,7 @@ def _other_conversation(task: Task, kept: float | None) -> bool:
 def _taken_over(task: Task) -> bool:
     """A slot taken by similarity although nearly all it holds is lost."""
     by = task.selected_by in {"LCP", "LCS"}
-    return by and task.f_keep is not None and task.f_keep < LITTLE and (task.sim or 1.0) < HALF
+    return by and task.f_keep is not None and task.f_keep < LITTLE and (task.sim or 1.0) <= HALF
 
 
 def _nothing_kept(task: Task, similar: float | None) -> bool:

@@ -21,8 +21,10 @@ _BYTES = re.compile(r"(?:of size|size =|buffer of size) ?(\d+)")
 _BUFFER = re.compile(r"failed to allocate ([A-Za-z_]+?)(\d*) buffer of size (\d+)")
 _TRIED = re.compile(r"Tried to allocate (\d+\.?\d*) (GiB|MiB)(?:\. GPU (\d+))?")
 _WHERE = re.compile(r"([\w.+-]+\.(?:c|cc|cpp|cu|cuh|h|hpp|m|mm|comp)):(\d+):")
+_ABORT = re.compile(r"\S+\.(?:c|cc|cpp|cu|cuh|h|hpp|m|mm):\d+: \S")  # what GGML_ABORT prints
 _CUDA = re.compile(r"(?:CUDA|ROCm|HIP|MUSA) error: (.+?)\s*$")
 _ARGUMENT = re.compile(r"(?:invalid|unknown) argument: (\S+)")
+_OLD_SPEC = re.compile(r"unknown speculative type: (?:draft|eagle3|ngram_\w+)\s*$")
 REMOVED = re.compile(
     r"^(?:--no-mmap|--mmap|--mlock|-dio|-ndio|--(?:no-)?direct-io|--draft(?:-n|-max|-min|-n-min)?"
     r"|-cpent|--checkpoint-every-n-tokens|-cd|--ctx-size-draft|--spec(?:-draft)?-replace"
@@ -87,6 +89,14 @@ def _old_wording(event: str) -> Callable[[LogReading, str], str]:
     return read
 
 
+def _forced(event: str) -> Callable[[LogReading, str], str]:
+    def read(reading: LogReading, _text: str) -> str:
+        reading.checkpoints.forced_full += 1
+        return event
+
+    return read
+
+
 def _retry(reading: LogReading, _text: str) -> str:
     _oom(reading).retried = True
     return "oom-retry"
@@ -125,12 +135,16 @@ def _device_error(reading: LogReading, text: str) -> str | None:
 def _argument(_reading: LogReading, text: str) -> str:
     if "has been removed" in text:
         return "removed-argument"
+    if _OLD_SPEC.search(text):
+        return "removed-argument"
     found = _ARGUMENT.search(text)
     return "removed-argument" if found and REMOVED.match(found[1]) else "unknown-argument"
 
 
-def _fatal_only(_reading: LogReading, text: str) -> str | None:
-    return "crash" if "llama" in text or text.startswith(("Aborted", "Segmentation")) else None
+def _restore_failed(reading: LogReading, text: str) -> str:
+    if _ABORT.match(text):
+        reading.saw(_crash_place(reading, text), reading.lines + 1, text)
+    return "restore-failed"
 
 
 def _some_buffer(reading: LogReading, text: str) -> str | None:
@@ -195,10 +209,14 @@ TROUBLES = (
     Trouble("failed to load GGUF split", "model-missing"),
     Trouble("llama_model_loader: failed to open", "model-missing"),
     Trouble("argument has been removed", "removed-argument"),
+    Trouble("error while handling argument", "unknown-argument", _argument),
     Trouble("nvalid argument: ", "unknown-argument", _argument),
     Trouble("nknown argument: ", "unknown-argument", _argument),
     Trouble("rror: unrecognized arguments", "unknown-argument"),
+    Trouble("the request exceeds the available", "ctx-exceeded", _old_wording("ctx-exceeded")),
     Trouble("exceeds the available context size", "ctx-exceeded"),
+    Trouble("too big compared to KV size", "ctx-exceeded"),
+    Trouble("larger than the max context size", "ctx-exceeded"),
     Trouble("exceed_context_size_error", "ctx-exceeded"),
     Trouble("Context size has been exceeded", "ctx-exceeded"),
     Trouble("context size exceeded", "ctx-exceeded"),
@@ -209,6 +227,7 @@ TROUBLES = (
     Trouble("failed to find a memory slot", "kv-full"),
     Trouble("could not find a KV slot", "kv-full"),
     Trouble("failed to find KV cache slot", "kv-full"),
+    Trouble("KV cache is full", "kv-full"),
     Trouble("purging slot", "slot-purged"),
     Trouble("requires flash_attn", "kv-needs-fa"),
     Trouble("quantized V cache", "kv-needs-fa"),
@@ -217,9 +236,16 @@ TROUBLES = (
     Trouble("umactl: balancing", "numa-balancing"),
     Trouble("cache_reuse is not supported by multimodal", "reuse-off-mmproj"),
     Trouble("failed to restore context checkpoint", "restore-failed"),
+    Trouble("failed to restore SWA checkpoint", "restore-failed"),
     Trouble("checkpoint restore failed", "restore-failed"),
-    Trouble("checkpoint size mismatch", "restore-failed"),
+    Trouble("checkpoint restore buffer mismatch", "restore-failed"),
+    Trouble("checkpoint size mismatch", "restore-failed", _restore_failed),
+    Trouble("restore position mismatch", "restore-failed"),
+    Trouble("no checkpoint before divergence", "none-usable", _forced("none-usable")),
+    Trouble("support partial KV reuse", "forced-full", _forced("forced-full")),
+    Trouble("forcing full prompt", "forced-full", _forced("forced-full")),
     Trouble("no usable GPU found", "no-gpu"),
+    Trouble("not compiled with GPU offload", "no-gpu"),
     Trouble("overriden to CPU", "experts-on-cpu"),
     Trouble("overridden to CPU", "experts-on-cpu"),
     Trouble("is not a valid model identifier", "model-missing"),
@@ -239,6 +265,8 @@ _HINTS = re.compile(
     "|already|rgument|xceed|maximum| shift|purging|could|lash|[Qq]uantized V|balancing|multimodal"
     "|usable|lost"
     "|speculative|Common part|device code|driver|K-shift|retrying|buffer for|kernel image"
+    "|forcing|divergence|partial KV|not compiled|too big|larger than|KV cache is full|exceeds"
+    r"|\.(?:c|cc|cpp|cu|m|mm|h|hpp|cuh):\d+: "
     "|longer than|mismatch|CUDA-capable|overrid|identifier|exited"
 )
 
@@ -250,4 +278,4 @@ def read_trouble(reading: LogReading, text: str) -> str | None:
     for literal, event, read in TROUBLES:
         if literal in text:
             return read(reading, text) if read else event
-    return None
+    return _crash_place(reading, text) if _ABORT.match(text) else None

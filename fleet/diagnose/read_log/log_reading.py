@@ -112,6 +112,8 @@ class Kv:
     mib: float = 0.0
     k: str | None = None
     v: str | None = None
+    k_mib: float = 0.0
+    v_mib: float = 0.0
     mla: bool = False
     buffers: dict[str, float] = field(default_factory=dict)
 
@@ -209,6 +211,7 @@ class LogReading:
     crash: Crash | None = None
     vllm: Vllm = field(default_factory=Vllm)
     notes: list[str] = field(default_factory=list)
+    sides: list[str] = field(default_factory=list)  # of a mismatch: cached text, prompt
     marks: set[str] = field(default_factory=set)  # what tells the generation
     draft_accepted: int = 0
     draft_generated: int = 0
@@ -228,10 +231,9 @@ class LogReading:
         if len(event.evidence) < EVIDENCE:
             event.evidence.append(Evidence(line, text[:SHOWN]))
 
-    def count(self, kind: str) -> int:
-        """Return how often `kind` was seen."""
-        event = self.events.get(kind)
-        return event.count if event else 0
+    def count(self, *kinds: str) -> int:
+        """Return how often any of `kinds` was seen."""
+        return sum(self.events[kind].count for kind in kinds if kind in self.events)
 
     @property
     def kv(self) -> Kv | None:

@@ -140,45 +140,72 @@ def read_options(reading: LogReading, text: str) -> None:
 _OLD_SIDE = re.compile(r"^(?:cache\s*:|old: ?(?:\.\.\.)?)\s?(.*)")
 _NEW_SIDE = re.compile(r"^(?:prompt\s*:|new: ?(?:\.\.\.)?)\s?(.*)")
 _VOLATILE = re.compile(r"cch=[0-9a-f]{3,}|\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\b\d\d:\d\d:\d\d\b")
-_ENDS = ("<|im_end|>", "<|eot_id|>", "</s>", "<end_of_turn>", "<|end|>", "<|endoftext|>")
-_TOOL = re.compile(r'"name"\s*:\s*"([^"]+)"')
+_THINK = re.compile(r"</?think(?:ing)?>|</?seed:think>")
+_END = (
+    r"(?:<\|(?:im_end|eot_id|eom_id|end|endoftext|end_of_text|return)\|>|</s>|<end_of_turn>|<turn\|>"
+    "|<\uff5cend\u2581of\u2581sentence\uff5c>)"
+)
+_ENDS_TWICE = re.compile(rf"{_END}\s*{_END}")
+_TOOL = re.compile(r'"name"\s*:\s*"([\w.\-]+)|^\s*"?([\w.\-]+)"\s*,\s*"(?:description|parameters)"')
+SIDE = 4000  # characters kept of each side
+BAR = " | "  # stands where cache and prompt part
 
 
 def read_rest(assembly: TaskAssembly, text: str, number: int) -> None:
-    """Read what no other grammar took: message spans, the two sides of a mismatch."""
+    """Read what no other grammar took: message spans, the two sides of a mismatch.
+
+    A side can go on over lines of its own, which carry nothing but the prompt's text.
+    """
     reading = assembly.reading
+    sides = reading.sides
     if found := _SPANS.search(text):
         reading.last["spans_tokens"] = int(found[1])
     elif found := _OLD_SIDE.match(text):
-        reading.options["cache_side"] = found[1][:2000]
-    elif found := _NEW_SIDE.match(text):
-        _compare_sides(reading, reading.options.pop("cache_side", ""), found[1], number, text)
-
-
-def _compare_sides(reading: LogReading, cache: str, prompt: str, number: int, text: str) -> None:
-    """Name what differs between the cached text and the prompt."""
-    if not cache:
+        sides[:] = [found[1][:SIDE]]
+    elif sides and (found := _NEW_SIDE.match(text)):
+        sides[1:] = [found[1][:SIDE]]
+    elif sides and len(sides[-1]) < SIDE:
+        sides[-1] += "\n" + text
+    else:
         return
+    if len(sides) == 2:  # noqa: PLR2004 - both
+        _compare_sides(reading, number, text)
+
+
+def _compare_sides(reading: LogReading, number: int, text: str) -> None:
+    """Name what differs between the cached text and the prompt, once for each pair."""
     for kind, differs in SIDES:
-        if differs(cache, prompt):
+        if differs(*reading.sides):
             reading.saw(kind, number, text)
+            reading.sides.clear()
             return
 
 
+def _parted(cache: str, prompt: str) -> tuple[str, str, str]:
+    """Return what both say before they part, and what each says after."""
+    before, bar, cached = cache.partition(BAR)
+    _, other, asked = prompt.partition(BAR)
+    return (before, cached, asked) if bar and other else ("", cache, prompt)
+
+
 def _think(cache: str, prompt: str) -> bool:
-    return any((tag in cache) != (tag in prompt) for tag in ("<think>", "</think>"))
+    _, cached, asked = _parted(cache, prompt)
+    return bool(_THINK.search(cached)) != bool(_THINK.search(asked))
 
 
 def _tools(cache: str, prompt: str) -> bool:
-    a, b = _TOOL.search(cache), _TOOL.search(prompt)
-    return a is not None and b is not None and a[1] != b[1]
+    before, cached, asked = _parted(cache, prompt)
+    found = [_TOOL.search(before[-40:] + rest) for rest in (cached, asked)]
+    names = [one and (one[1] or one[2]) for one in found]
+    return None not in names and names[0] != names[1]
 
 
 def _end_twice(cache: str, prompt: str) -> bool:
-    return any(
-        end + end in cache or (cache.startswith(end) and not prompt.startswith(end))
-        for end in _ENDS
-    )
+    before, cached, asked = _parted(cache, prompt)
+    tail = before[-40:]
+    if _ENDS_TWICE.search(tail + cached) and not _ENDS_TWICE.search(tail + asked):
+        return True
+    return not before and bool(re.match(_END, cached)) and not re.match(_END, asked)
 
 
 def _volatile(cache: str, prompt: str) -> bool:

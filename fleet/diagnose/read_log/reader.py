@@ -65,7 +65,7 @@ class LogReader:
             if len(line) > LONG and line[0] != "{":
                 line = line[:LONG]  # noqa: PLW2901 - what follows is no figure
             at = line.find(" | task ")
-            if at >= 0:
+            if at >= 0 and line[0] != "{":
                 if slot_line(line, at, number):
                     continue
             elif (bare := line.lstrip())[:8] in heads:
@@ -123,7 +123,11 @@ class LogReader:
     def _task_text(self, task: Task, key: Key, text: str, line: str, number: int) -> None:
         handler = slot_lines.TABLE.get(text[:8])
         if handler is None:
-            self._trouble(text, line, number)
+            told = slot_lines.told_forced(self.reading, task, text)
+            if told:
+                self.reading.saw(told, number, line)
+            else:
+                self._trouble(text, line, number)
             return
         if handler is slot_lines.launch:
             task = self._launched(task, key, line, number)
@@ -179,12 +183,12 @@ class LogReader:
             self.reading.saw(event, number, line)
 
     def _other(self, line: str, number: int) -> None:
-        text, source, stamped, _ = strip_prefixes(line)
+        text, source, stamped, _ = strip_prefixes(line.lstrip())
         if stamped:
             self.reading.marks.add("stamps")
         if text.startswith("{") and self._json(text, source, line, number):
             return
-        if text.startswith("vllm:"):
+        if text.startswith("vllm:") and text[5:6] != " ":
             event = vllm_lines.read_metric(self.reading, text)
             if event:
                 self.reading.saw(event, number, line)
@@ -296,7 +300,7 @@ class LogReader:
             if event in {None, "kv-failed"}:
                 self._trouble(rest, line, number)
             return
-        if text.startswith("  Device "):
+        if text.startswith("Device "):
             reading.gpus.add("GPU")
             return
         if "statistics" in text[:24]:
@@ -346,10 +350,9 @@ class LogReader:
 
 _FIRST = {
     "srv": "srv", "cmn": "srv", "spe": "srv",
-    " - ": "dash", "   ": "dash", "- c": "dash", "- p": "dash", "- s": "dash", "- l": "dash",
-    "- f": "dash",
+    "- c": "dash", "- p": "dash", "- s": "dash", "- l": "dash", "- f": "dash",
     "INF": "bracket", "WAR": "bracket", "ERR": "bracket", "VER": "bracket", "DEB": "bracket",
-    " ER": "bracket", "DBG": "bracket",
+    "DBG": "bracket",
     "pri": "timing", "lla": "timing",
     "slo": "old", "===": "old",
 }  # fmt: skip

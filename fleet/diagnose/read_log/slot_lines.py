@@ -226,6 +226,22 @@ def forced(reading: LogReading, task: Task, _text: str) -> str:
     return "forced-full"
 
 
+def told_forced(reading: LogReading, task: Task, text: str) -> str | None:
+    """ik_llama.cpp's other words for it; None when `text` says nothing of the kind."""
+    for words, event in FORCED:
+        if words in text:
+            forced(reading, task, text)
+            return event
+    return None
+
+
+FORCED = (
+    ("no checkpoint before divergence", "none-usable"),
+    ("support partial KV reuse", "forced-full"),
+    ("forcing full prompt", "forced-full"),
+)
+
+
 def held(reading: LogReading, task: Task, text: str) -> None:
     """`n_past = .., slot.prompt.tokens.size() = ..`: in common, and what the slot held."""
     if "memory_seq_rm" in text:
@@ -295,7 +311,16 @@ def window_checkpoint(reading: LogReading, task: Task, text: str) -> str | None:
     """`SWA checkpoint create|restore|erase`, the words of September 2025."""
     words = {"create": made, "restore": restored, "erase": erased}
     word = text[len("SWA checkpoint ") :].partition(",")[0]
+    if "fail" in word:
+        return "restore-failed"
     return words[word](reading, task, text) if word in words else None
+
+
+def new_slot(reading: LogReading, task: Task, text: str) -> None:
+    """`new slot, n_ctx = ..` and `new slot n_ctx_slot = ..`, one line a slot."""
+    if found := _NUMBER.search(text):
+        reading.n_ctx_slot = int(found[0])
+        reading.n_slots = max(reading.n_slots or 0, (task.slot or 0) + 1)
 
 
 def nothing(_reading: LogReading, _task: Task, _text: str) -> None:
@@ -305,7 +330,7 @@ def nothing(_reading: LogReading, _task: Task, _text: str) -> None:
 TABLE: Mapping[str, Handler] = {
     "total ti": nothing,
     "graphs r": nothing,
-    "new slot": nothing,
+    "new slot": new_slot,
     "speculat": nothing,
     "input to": nothing,
     "checking": nothing,

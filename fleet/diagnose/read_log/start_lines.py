@@ -93,6 +93,8 @@ def _types(context: Kv, text: str) -> None:
     if k:
         context.k = k[1]
         context.v = v[1] if v else k[1]
+        context.k_mib += float(k[2])
+        context.v_mib += float(v[2]) if v else 0.0
         context.mla = v is not None and float(v[2]) == 0 < float(k[2])
 
 
@@ -204,9 +206,15 @@ def speculation(reading: LogReading, text: str) -> str | None:
     return None
 
 
+MAIN_SAYS = (
+    "HTTP server", "server is listening", "model loaded", "loading model", "couldn't bind",
+    "exiting due to",
+)  # fmt: skip
+
+
 def main_function(reading: LogReading, text: str) -> None:
     """`main: ..`, the words of 2025; newer builds say the same as `srv`."""
-    if text.startswith(("HTTP server", "server is listening", "model loaded", "loading model")):
+    if text.startswith(MAIN_SAYS):
         reading.marks.update(("gen2", "started"))
 
 

@@ -36,23 +36,19 @@ _VERSION = re.compile(r"(?:vLLM API server version|LLM engine \(v)\s*v?([\w.+]+)
 _METRIC = re.compile(
     r"^(vllm:[\w:]+?)(?:_total)?(?:\{(.*)\})?\s+([-+]?\d+\.?\d*(?:[eE][-+]?\d{1,3})?|NaN)\s*$"
 )
-_CALLER = re.compile(r"\b(metrics|loggers|llm_engine|scheduler|core|api_server|utils)\.py:\d+\]")
+
+
+_OWN = re.compile(
+    r"vllm|EngineCore|APIServer pid|KV cache memory|KV cache is needed|the cache blocks"
+    r"|attention block size|Avg prompt throughput|SpecDecoding metrics|max seq len|PreemptionMode"
+    r"|desired GPU memory utilization|gpu_memory_utilization"
+    r"|\b(?:metrics|loggers|llm_engine|scheduler|core|api_server|utils)\.py:\d+\]"
+)
 
 
 def is_vllm(line: str) -> bool:
     """Whether a line has the look of vLLM's own."""
-    return (
-        "vllm" in line
-        or "EngineCore" in line
-        or "APIServer pid" in line
-        or "KV cache memory" in line
-        or "KV cache is needed" in line
-        or "the cache blocks" in line
-        or "attention block size" in line
-        or "Avg prompt throughput" in line
-        or "SpecDecoding metrics" in line
-        or (".py:" in line and _CALLER.search(line) is not None)
-    )
+    return _OWN.search(line) is not None
 
 
 def read_vllm(reading: LogReading, line: str) -> str | None:
@@ -66,8 +62,12 @@ def read_vllm(reading: LogReading, line: str) -> str | None:
     return None
 
 
+LARGEST_BLOCK = 256  # that a model without recurrent state is given
+V0 = ("Swapped:", "Pending:", "llm_engine.py", "Sequence group")
+
+
 def _era(reading: LogReading, line: str) -> None:
-    if "Swapped:" in line or "Pending:" in line or "llm_engine.py" in line:
+    if any(word in line for word in V0):
         reading.marks.add("v0")
     elif "Engine 0" in line or "EngineCore" in line or "APIServer" in line or "loggers.py" in line:
         reading.marks.add("v1")
@@ -178,6 +178,7 @@ READERS: tuple[tuple[str, Callable[[LogReading, Vllm, str], str | None]], ...] =
     ("No available memory for the cache blocks", _memory),
     ("vailable KV cache memory", _available),
     ("is preempted by", _preempted),
+    ("Preempting request", _preempted),
     ("less than desired GPU memory utilization", _event("vllm-kv-small")),
     ("enable_prefix_caching=False", _cache_off),
     ("CUDA out of memory", _event("")),
@@ -203,7 +204,9 @@ def _config(facts: Vllm, labels: str) -> str | None:
     size = pairs.get("effective_attention_block_size") or pairs.get("block_size", "")
     if size.isdigit():
         facts.attention_block_size = int(size)
-    return "cache-off" if pairs.get("enable_prefix_caching") == "False" else None
+    if pairs.get("enable_prefix_caching") == "False":
+        return "cache-off"
+    return "vllm-block" if (facts.attention_block_size or 0) > LARGEST_BLOCK else None
 
 
 def finish_metrics(reading: LogReading) -> None:
