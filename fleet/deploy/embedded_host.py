@@ -42,7 +42,8 @@ class EmbeddedHost:
     """Servers whose state lies in `<state>/servers/<name>/`.
 
     `order.json` says what was started, `process.json` which process signed in for it,
-    `lock` is held by that process as long as it lives, `server.log` is its output.
+    `lock` is held by that process as long as it lives, `exit` is the code it ended with
+    (128 + signal as shells say), `server.log` is its output.
     """
 
     folders: Folders
@@ -83,6 +84,7 @@ class EmbeddedHost:
         process = place.process()
         if process is not None:
             processes.end(process, grace_s=GRACE_S)
+            place.wait_until_free()
         place.forget()
 
     def logs(self, server: RunningServer, *, follow: bool = False) -> Iterator[str]:
@@ -114,6 +116,10 @@ class _Place:
         return self.folder / "process.json"
 
     @property
+    def exit_file(self) -> Path:
+        return self.folder / "exit"
+
+    @property
     def log(self) -> Path:
         return self.folder / "server.log"
 
@@ -136,8 +142,21 @@ class _Place:
             return True
         return False
 
+    def wait_until_free(self) -> None:
+        """Wait for the last of its processes, which writes the exit code."""
+        until = time.monotonic() + GRACE_S
+        while self.held() and time.monotonic() < until:
+            time.sleep(LOOK_S)
+
+    def exit_code(self) -> int | None:
+        """Return how the server ended, None while it lives or when nobody saw it."""
+        try:
+            return int(self.exit_file.read_text())
+        except (OSError, ValueError):
+            return None
+
     def forget(self) -> None:
-        for file in (self.order_file, self.process_file):
+        for file in (self.order_file, self.process_file, self.exit_file):
             file.unlink(missing_ok=True)
 
     def write_order(self, launch: LaunchConfig, generation: int, keys: Path) -> None:
@@ -149,6 +168,7 @@ class _Place:
             "cpus": cpu_list(launch.cpuset or ""),
             "api_key_file": str(keys) if launch.secrets else None,
             "process_file": str(self.process_file),
+            "exit_file": str(self.exit_file),
             "log": str(self.log),
             "log_bytes": LOG_BYTES,
             "digest": launch.digest,
@@ -208,7 +228,7 @@ class _Place:
             pid=process.pid if process else None,
             argv=launch.argv,
             settings=launch.settings,
-            exit_code=processes.exit_code(process.pid) if process else None,
+            exit_code=self.exit_code(),
             started_at=process.started if process else None,
             log_path=str(self.log),
         )

@@ -13,6 +13,7 @@ import shutil
 import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -25,6 +26,18 @@ except ImportError:
     xllamacpp = None
 
 LOOK_AT_LOG_S = 1.0
+LOG_DRAINS_S = 0.1  # the engine writes its log in a thread, a little later
+# the parent of the engine's process: small, and there to say afterwards how it ended
+WATCH = """
+import os, sys
+code = os.waitstatus_to_exitcode(os.waitpid(int(sys.argv[1]), 0)[1])
+code = code if code >= 0 else 128 - code
+try:
+    open(sys.argv[2], "w").write(str(code))
+except OSError:
+    pass
+sys.exit(code)
+"""
 WORDS = {"ON": "ENABLED", "TRUE": "ENABLED", "OFF": "DISABLED", "FALSE": "DISABLED"}
 
 
@@ -35,6 +48,7 @@ class CannotSet(Exception):
 def main(order_file: str) -> None:
     """Start what the order says and serve until TERM."""
     order = json.loads(Path(order_file).read_text())
+    _be_watched(order["exit_file"])
     _sign_in(order, order_file)
     threading.Thread(target=_bound_log, args=(order,), daemon=True).start()
     if order["cpus"]:
@@ -100,6 +114,14 @@ def _member(kind: type[enum.Enum], value: int | str) -> enum.Enum:
     raise ValueError(f"not one of {', '.join(member.name for member in kind)}")
 
 
+def _be_watched(exit_file: str) -> None:
+    """Go on as a child of a process that writes our exit code to `exit_file`."""
+    child = os.fork()
+    if child:
+        words = (sys.executable, "-I", "-S", "-c", WATCH, str(child), exit_file)
+        os.execv(sys.executable, words)  # noqa: S606 - no shell is wanted
+
+
 def _sign_in(order: dict[str, Any], order_file: str) -> None:
     me = identity(os.getpid(), order_file)
     started = me.started if me else 0.0
@@ -126,6 +148,7 @@ def _bound_log(order: dict[str, Any]) -> None:
 
 
 def _leave(*_: object) -> None:
+    time.sleep(LOG_DRAINS_S)
     os._exit(0)
 
 

@@ -226,6 +226,7 @@ def test_a_killed_server_is_told_and_comes_back(model: Path, port: int) -> None:
     checked = fleet("check", "tiny", "--json")
     assert checked.code == 1
     assert not checked.json["checks"][0]["ok"]
+    assert "killed" in checked.json["checks"][0]["message"]  # seen by nobody who still lives
     again = up(model, port)  # nothing serves, so nothing is asked
     assert again.code == 0, again.out
     assert again.json["servers"][0]["health"] == "ready"
