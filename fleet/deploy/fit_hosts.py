@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from fleet.facts.host_facts import HostFacts
     from fleet.facts.model_facts import ModelFacts
 
+FILES = frozenset({"draft_model", "mmproj"})
+
 
 def check_fit_on_hosts(
     launches: Sequence[LaunchConfig], model: ModelFacts, hosts: Mapping[str, HostFacts]
@@ -28,7 +30,7 @@ def check_fit_on_hosts(
     The head of a model over several hosts has the memory of its workers too.
     """
     where = {launch.server: launch.host for launch in launches}
-    for launch in launches:
+    for launch in map(_without_files, launches):
         workers = [hosts[where[server]] for server in launch.depends_on]
         host = hosts[launch.host]
         settings = {name: value for name, value in launch.settings if value is not None}
@@ -36,6 +38,11 @@ def check_fit_on_hosts(
             settings |= rpc_devices(settings, host, model, len(workers))
         asked = replace(launch, settings=tuple(settings.items()))
         refuse_too_large(asked, model, seen_by_head(host, workers))
+
+
+def _without_files(launch: LaunchConfig) -> LaunchConfig:
+    """Leave out the files that lie on the host alone: their size cannot be read here."""
+    return replace(launch, settings=tuple(e for e in launch.settings if e[0] not in FILES))
 
 
 def seen_by_head(head: HostFacts, workers: Sequence[HostFacts]) -> HostFacts:
@@ -57,8 +64,9 @@ def fits_beside(
     new: LaunchConfig, old: LaunchConfig, *, model: ModelFacts, host: HostFacts
 ) -> bool:
     """Whether `new` may start while `old` serves on `host`; False where that is not known."""
-    alone = new.role == "server" and not new.depends_on and "--port" in new.argv
+    files = FILES & {name for name, value in new.settings if value}
+    alone = new.role == "server" and not new.depends_on and "--port" in new.argv and not files
     same = new.model_path == old.model_path and new.secrets == old.secrets
     wanted = verdict_of(new, model, host) if alone and same else None
-    serving = verdict_of(old, model, host) if wanted else None
+    serving = verdict_of(_without_files(old), model, host) if wanted else None
     return wanted is not None and serving is not None and both_fit(wanted, serving, host)

@@ -41,6 +41,7 @@ class NetHost:
     key_file: Path
     known_hosts: Path
     variables: Mapping[str, str]
+    has_images: bool = True
     sshd: subprocess.Popen[bytes] | None = None
 
     def power_on(self) -> None:
@@ -160,8 +161,11 @@ class Network:
         self.lock.close()
 
 
-def start_network(count: int, variables: Mapping[str, str]) -> Network:
-    """Start `count` hosts; `variables` reach every command run on them. Raises `Missing`."""
+def start_network(count: int, variables: Mapping[str, str], *, bare: int = 0) -> Network:
+    """Start `count` hosts; `variables` are podman's here. Raises `Missing`.
+
+    The first `bare` have no images; the others see this machine's, to be spared the copy.
+    """
     _require()
     network = _claim()
     try:
@@ -169,6 +173,7 @@ def start_network(count: int, variables: Mapping[str, str]) -> Network:
         _lay_cables(network, count)
         for index in range(1, count + 1):
             network.hosts.append(_host(network, index, variables))
+            network.hosts[-1].has_images = index > bare
         for host in network.hosts:
             host.power_on()
     except BaseException:
@@ -273,9 +278,17 @@ def _boot_script(host: NetHost) -> str:
     """
     folder, cache = host.folder, cache_folder()
     settings = host.variables.get("CONTAINERS_CONF", "")
-    environment = f"SetEnv=CONTAINERS_CONF={folder}/containers.conf"
+    own = {name: folder / f"{name}.conf" for name in ("containers", "storage")}
+    environment = (
+        f"SetEnv=CONTAINERS_CONF={own['containers']} CONTAINERS_STORAGE_CONF={own['storage']}"
+    )
     if settings:
-        shutil.copy(settings, folder / "containers.conf")
+        shutil.copy(settings, own["containers"])
+    own["storage"].write_text(
+        '[storage]\ndriver = "overlay"\ngraphroot = "/var/lib/containers/storage"\n'
+        f'runroot = "/run/containers/storage"\n[storage.options]\n'
+        f"additionalimagestores = {_image_stores(host)}\n"
+    )
     options = [
         f"ListenAddress={host.address}", f"HostKey={folder}/host_key", "StrictModes=no",
         f"AuthorizedKeysFile={host.key_file}.pub", f"PidFile={folder}/sshd.pid", "UsePAM=no",
@@ -298,6 +311,15 @@ case {cache} in /root/*) mkdir -p {cache}; mount --bind /run/fleet-tests/cache {
 cd /
 exec {shutil.which("sshd", path=_path())} -D -e -f /dev/null {words}
 """
+
+
+def _image_stores(host: NetHost) -> list[str]:
+    """Return the image storage of this machine, where the host may read it."""
+    settings = host.variables.get("CONTAINERS_STORAGE_CONF")
+    if not settings or not host.has_images:
+        return []
+    roots = [line for line in Path(settings).read_text().splitlines() if "graphroot" in line]
+    return [root.partition('"')[2].rstrip('"') for root in roots]
 
 
 def _ip(words: str) -> None:
