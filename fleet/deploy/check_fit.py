@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from fleet.facts.host_facts import HostFacts
     from fleet.facts.model_facts import ModelFacts
 
+
 def check_fit(prepared: Prepared) -> None:
     """Raise `DoesNotFit` with needed and present memory, and the smallest change that fits."""
     if prepared.model is None:

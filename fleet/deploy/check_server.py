@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fleet.compiler.planned_context import planned_slot_context
 from fleet.deploy.await_ready import first_request
+from fleet.deploy.check_memory import memory_checks
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import current_generation
 from fleet.deploy.look import Seen, client_of, look
@@ -36,13 +37,15 @@ def check_deployment(name: str, rim: Rim, *, prepared: Prepared | None) -> tuple
     for seen in look(name, rim, prepared=prepared):
         launch = launches.get((seen.server.host, seen.server.server))
         if launch is not None:
-            found += _server_checks(seen, launch, rim)
+            found += _server_checks(seen, launch, rim, prepared)
     if prepared is not None:
         found += _host_checks(prepared)
     return tuple(found)
 
 
-def _server_checks(seen: Seen, launch: LaunchConfig, rim: Rim) -> Iterator[Check]:
+def _server_checks(
+    seen: Seen, launch: LaunchConfig, rim: Rim, prepared: Prepared | None
+) -> Iterator[Check]:
     yield _alive(seen, rim)
     if seen.health == "unknown":
         return
@@ -56,6 +59,8 @@ def _server_checks(seen: Seen, launch: LaunchConfig, rim: Rim) -> Iterator[Check
     yield _answer(seen, launch, rim)
     if launch.secrets:
         yield _key_is_asked(seen, launch, rim)
+    if prepared is not None:
+        yield from memory_checks(seen.server, launch, prepared, rim, _who(launch))
     changed = ", ".join(f"{d.setting} is {d.running}, wanted {d.wanted}" for d in seen.drift)
     yield Check(
         name=f"{_who(launch)}: settings", ok=not seen.drift,

@@ -66,6 +66,25 @@ def with_quant(facts: ModelFacts, quant: str) -> ModelFacts:
     return replace(facts, weights=facts.quants[known])
 
 
+def with_known_compute(facts: ModelFacts) -> ModelFacts:
+    """Return the facts of a file with the compute figures of the shipped record of its shape."""
+    mark = f'"arch":"{facts.arch}"'
+    for line in record_lines().values():
+        if mark in line:
+            record = facts_from_record(json.loads(line))
+            if _shape(record) == _shape(facts):
+                return replace(facts, compute=record.compute)
+    return facts
+
+
+def _shape(facts: ModelFacts) -> tuple[object, ...]:
+    feed_forward = 0 if facts.n_expert else facts.n_ff
+    rows = tuple((c.name, c.scope, len(c.layers), c.k_row, c.v_row) for c in facts.caches)
+    states = tuple((len(s.layers), s.elements) for s in facts.states)
+    width = (facts.n_layer, facts.n_embd, facts.n_head, facts.n_expert, feed_forward)
+    return (*width, rows, states)
+
+
 def near(name: str, known: Iterable[str], otherwise: str) -> str:
     """Return a hint with the nearest known names, or `otherwise`."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)

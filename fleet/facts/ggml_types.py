@@ -50,6 +50,11 @@ GGML_TYPES: dict[int, BlockType] = {
     40: BlockType("nvfp4", 64, 36),
 }
 
+# what a CPU with AVX2 keeps in a layout of its own when rows come in eights; seen in b10434,
+# b11549 and b11669 (q2_k too where the build uses AVX-512)
+REPACKED_TYPES = frozenset({"q4_0", "q4_k", "iq4_nl", "mxfp4"})
+REPACKED_ROWS = 8
+
 # what `--cache-type-k` and `--cache-type-v` accept, bytes of 32 elements
 CACHE_TYPES: dict[str, int] = {
     "f32": 128,

@@ -61,8 +61,9 @@ class Weights:
     `token_embd` stays on the host; when `tied`, a device with the output layer gets a copy
     of it too. `host_tables` are other tables that stay on the host. `layers` and
     `expert_layers` are bytes per layer (all, and of the experts alone); empty when only the
-    totals are known. `largest_experts` are the two largest expert tensors. `exact` tells a
-    file's own table from a rule.
+    totals are known. `largest_experts` are the two largest expert tensors. `repacked` are the
+    bytes that a CPU of x86 keeps in a layout of its own, of which `mapped_twice` lie between
+    others in the file. `exact` tells a file's own table from a rule.
     """
 
     quant: str
@@ -75,6 +76,8 @@ class Weights:
     layers: tuple[int, ...] = ()
     expert_layers: tuple[int, ...] = ()
     largest_experts: tuple[int, ...] = ()
+    repacked: int = 0
+    mapped_twice: int = 0
     exact: bool = False
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from fleet.facts.ggml_types import REPACKED_ROWS, REPACKED_TYPES
 from fleet.facts.gguf_header import GgufHeader, LongArray, Tensor, merge_splits
 from fleet.facts.model_facts import ModelFacts, Weights
 from fleet.facts.model_keys import Keys, shape_of
@@ -75,6 +76,7 @@ def weights_of(header: GgufHeader, n_layer: int) -> Weights:
         experts[layer] += tensor.size if "_exps" in tensor.name else 0
     output = by_name.get("output.weight")
     file_type = header.metadata.get("general.file_type")
+    repacked = [tensor for tensor in header.tensors if _is_repacked(tensor)]
     return Weights(
         quant=FILE_TYPES.get(file_type, "mixed") if isinstance(file_type, int) else "mixed",
         total=header.tensor_bytes,
@@ -86,8 +88,31 @@ def weights_of(header: GgufHeader, n_layer: int) -> Weights:
         layers=tuple(layers),
         expert_layers=tuple(experts),
         largest_experts=_two_largest(t.size for t in header.tensors if "_exps" in t.name),
+        repacked=sum(tensor.size for tensor in repacked),
+        mapped_twice=_within_others(header.tensors, repacked),
         exact=True,
     )
+
+
+def _is_repacked(tensor: Tensor) -> bool:
+    """Matrices that are multiplied by; the embedding table is read row by row."""
+    return (
+        tensor.type in REPACKED_TYPES
+        and len(tensor.shape) > 1
+        and tensor.shape[1] % REPACKED_ROWS == 0
+        and tensor.name != "token_embd.weight"
+    )
+
+
+def _within_others(tensors: Sequence[Tensor], repacked: Sequence[Tensor]) -> int:
+    """Bytes of `repacked` between the first and the last other tensor: one mapping spans both."""
+    taken = {tensor.name for tensor in repacked}
+    others = [tensor for tensor in tensors if tensor.name not in taken]
+    if not others:
+        return 0
+    first = min(tensor.offset for tensor in others)
+    last = max(tensor.offset for tensor in others)
+    return sum(tensor.size for tensor in repacked if first < tensor.offset < last)
 
 
 def _two_largest(sizes: Iterable[int]) -> tuple[int, ...]:

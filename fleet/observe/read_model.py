@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from fleet.effects.files import read_range
 from fleet.errors import UserError
+from fleet.facts.architecture_records import with_known_compute
 from fleet.facts.gguf_header import GgufHeader, read_header, split_names
 from fleet.facts.model_from_config import model_facts_from_config
 from fleet.facts.model_from_gguf import model_facts_from_gguf
@@ -24,11 +25,12 @@ def read_model_file(path: Path | str) -> ModelFacts:
     first = Path(path)
     header = _header(first)
     if header.split_count == 1:
-        return model_facts_from_gguf(header, files=(str(first),))
+        return with_known_compute(model_facts_from_gguf(header, files=(str(first),)))
     names = split_names(first.name, header.split_count)
     files = tuple(first.with_name(name) for name in names)
     headers = (header, *(_header(file) for file in files[1:]))
-    return model_facts_from_gguf(headers, files=tuple(str(file) for file in files))
+    facts = model_facts_from_gguf(headers, files=tuple(str(file) for file in files))
+    return with_known_compute(facts)
 
 
 def read_model_config(path: Path | str) -> ModelFacts:
@@ -45,7 +47,7 @@ def read_model_config(path: Path | str) -> ModelFacts:
         raise UserError(f"no JSON: {error}", where=str(path), fix="fetch it again") from None
     if not isinstance(config, dict):
         raise UserError("it is no JSON object", where=str(path), fix="fetch it again")
-    return model_facts_from_config(config, file.parent.name or str(file))
+    return with_known_compute(model_facts_from_config(config, file.parent.name or str(file)))
 
 
 def _header(path: Path) -> GgufHeader:

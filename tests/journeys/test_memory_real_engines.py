@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet.compiler.memory.compare_with_reality import planned_memory, printed_memory
+from fleet.compiler.memory.compare_with_reality import printed_memory
 from fleet.compiler.memory.plan_memory import plan_memory
 from fleet.compiler.memory.question import MemoryQuestion
 from fleet.observe.read_model import read_model_file
-from support.printed_memory import DEFAULTS, embedded_lines, server_lines
+from support.planned_launch import compute_gap, planned, wrong_items
+from support.printed_memory import embedded_lines, image_lines, server_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.llama
 
-SMALLEST = 0.35  # MiB of inputs and norms that are no share of a tiny model's buffer
+EMBEDDED, PACKAGED = 11549, 11669
+COMPUTE = 0.05
 COMBINATIONS: tuple[dict[str, Any], ...] = (
     {},
     {"c": 8192, "ub": 256},
@@ -32,62 +34,41 @@ COMBINATIONS: tuple[dict[str, Any], ...] = (
     {"fa": 0},
     {"swa_full": 1},
     {"swa_full": 1, "np": 2, "c": 6000},
+    {"repack": 1},
 )
 QUANTISED: tuple[dict[str, Any], ...] = (
     {"ctk": "q8_0", "ctv": "q8_0"},
     {"ctk": "bf16", "ctv": "bf16", "np": 2},
     {"ctk": "q4_0", "ctv": "q4_0", "np": 2, "kvu": 1},
 )
+KNOWN = ("llama", "gemma3", "deepseek2")
+RECURRENT = ("lfm2", "mamba2")
 
 
-def planned(model: Path, flags: Mapping[str, Any], build: int) -> dict[str, float]:
-    f = {**DEFAULTS, **flags}
-    question = MemoryQuestion(
-        model=read_model_file(model),
-        context=f["c"],
-        parallel=f["np"],
-        unified=bool(f["kvu"]),
-        ubatch=f["ub"],
-        type_k=f["ctk"],
-        type_v=f["ctv"],
-        flash_attention=bool(f["fa"]),
-        swa_full=bool(f["swa_full"]),
-        devices=0,
-        build=build,
-        no_repack=True,
-        backend="cpu",
-    )
-    return planned_memory(plan_memory(question))
-
-
-def assert_as_planned(lines: list[str], plan: Mapping[str, float], compute: float) -> None:
-    actual = printed_memory(lines)
-    assert {"kv", "output", "weights", "compute CPU"} <= actual.keys(), "".join(lines[-20:])
-    for item in ("kv", "output", "weights"):
-        # figures are printed with two digits, one rounding for each cache
-        assert plan[item] == pytest.approx(actual[item], abs=0.011), item
-    off = abs(plan["compute CPU"] - actual["compute CPU"])
-    assert off <= max(compute * actual["compute CPU"], SMALLEST), (plan, actual)
+def assert_as_planned(lines: list[str], model: Path, flags: Mapping[str, Any], build: int) -> None:
+    plan = planned(read_model_file(model), flags, build)
+    assert not wrong_items(lines, plan), "".join(lines[-20:])
+    # the buffer of recurrent layers is known by the records of real models alone
+    if model.stem not in RECURRENT:
+        assert compute_gap(lines, plan) <= COMPUTE, (plan, printed_memory(lines))
 
 
 ALL = [
     (name, flags)
-    for name in ("llama", "gemma3", "deepseek2")
+    for name in KNOWN
     for flags in (*COMBINATIONS, *QUANTISED)
     # a latent of 80 elements is no row of blocks of 32
     if name != "deepseek2" or flags.get("ctk", "f16") in {"f16", "bf16"}
-]
+] + [(name, flags) for name in RECURRENT for flags in COMBINATIONS[:5]]
 
 
 @pytest.mark.parametrize(("name", "flags"), ALL, ids=str)
 def test_embedded_engine_reserves_what_was_planned(
     name: str, flags: dict[str, Any], tiny_models: Mapping[str, Path]
 ) -> None:
-    model = tiny_models[name]
+    lines = embedded_lines(tiny_models[name], flags)
 
-    lines = embedded_lines(model, flags)
-
-    assert_as_planned(lines, planned(model, flags, 11549), 0.05)
+    assert_as_planned(lines, tiny_models[name], flags, EMBEDDED)
 
 
 @pytest.mark.parametrize(
@@ -110,23 +91,46 @@ def test_what_is_refused_the_engine_refuses(
     assert "compute CPU" not in printed_memory(lines)
 
 
-@pytest.mark.parametrize("flags", [{}, {"np": 4, "c": 8192}, {"np": 2, "kvu": 1}], ids=str)
-def test_the_demo_model_reserves_what_was_planned(flags: dict[str, Any], demo_model: Path) -> None:
-    lines = embedded_lines(demo_model, flags)
+DEMO: tuple[dict[str, Any], ...] = (
+    {}, {"np": 4, "c": 8192}, {"np": 2, "kvu": 1}, {"repack": 1},
+)  # fmt: skip
 
-    assert_as_planned(lines, planned(demo_model, flags, 11549), 0.05)
+
+@pytest.mark.parametrize("flags", DEMO, ids=str)
+def test_the_demo_model_reserves_what_was_planned(flags: dict[str, Any], demo_model: Path) -> None:
+    assert_as_planned(embedded_lines(demo_model, flags), demo_model, flags, EMBEDDED)
 
 
 @pytest.mark.parametrize("flags", COMBINATIONS[:7], ids=str)
-@pytest.mark.parametrize("name", ["llama", "gemma3", "deepseek2"])
+@pytest.mark.parametrize("name", KNOWN)
 def test_an_older_server_reserves_what_was_planned(
     name: str,
     flags: dict[str, Any],
     tiny_models: Mapping[str, Path],
     wheel_engine: WheelEngine,
 ) -> None:
-    model = tiny_models[name]
+    lines = server_lines([str(wheel_engine.server)], str(tiny_models[name]), flags)
 
-    lines = server_lines([str(wheel_engine.server)], str(model), flags)
+    assert_as_planned(lines, tiny_models[name], flags, wheel_engine.build)
 
-    assert_as_planned(lines, planned(model, flags, wheel_engine.build), 0.05)
+
+def test_the_packaged_server_reserves_what_was_planned(
+    tiny_models: Mapping[str, Path], engine_image: str
+) -> None:
+    folder = tiny_models["llama"].parent
+    asked = [(tiny_models[name].name, flags) for name, flags in ALL]
+
+    started = image_lines(engine_image, folder, asked)
+
+    assert len(started) == len(ALL)
+    for (name, flags), lines in zip(ALL, started, strict=True):
+        assert_as_planned(lines, tiny_models[name], flags, PACKAGED)
+
+
+def test_the_demo_model_in_the_packaged_server(demo_model: Path, engine_image: str) -> None:
+    started = image_lines(
+        engine_image, demo_model.parent, [(demo_model.name, flags) for flags in DEMO]
+    )
+
+    for flags, lines in zip(DEMO, started, strict=True):
+        assert_as_planned(lines, demo_model, flags, PACKAGED)

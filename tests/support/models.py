@@ -12,7 +12,7 @@ from support.tiny_gguf import SHAPES, write_tiny
 if TYPE_CHECKING:
     from pathlib import Path
 
-FORMAT = "3"  # raise it when the writers change, so that cached files are written again
+FORMAT = "4"  # raise it when the writers change, so that cached files are written again
 
 
 def demo_model() -> Path:

@@ -23,6 +23,7 @@ LETTERS = (*string.ascii_letters, "\u2581")
 BYTES = tuple(f"<0x{byte:02X}>" for byte in range(256))
 TOKENS = SPECIAL + BYTES + LETTERS
 LETTER_WEIGHT = 3.0
+STATE_HEADS = 4  # of mamba2
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
@@ -31,7 +32,11 @@ CHATML = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shape:
-    """The sizes of a tiny model; `window` makes it a sliding-window one, `latent` an MLA one."""
+    """The sizes of a tiny model; `window` makes it a sliding-window one, `latent` an MLA one.
+
+    The layers in `recurrent` keep a state instead of a cache: short convolutions of lfm2 or
+    the state space of mamba2.
+    """
 
     arch: str
     layers: int = 2
@@ -44,6 +49,9 @@ class Shape:
     window: int | None = None
     latent: int | None = None  # rank of the KV latent
     rope: int = 16  # of an MLA key
+    recurrent: tuple[int, ...] = ()
+    convolution: int = 4  # tokens that it sees
+    state: int = 16
     tokens: tuple[str, ...] = TOKENS
 
 
@@ -54,6 +62,18 @@ SHAPES = {
     "other-vocabulary": Shape(arch="llama", layers=1, tokens=TOKENS[:-20]),
     "gemma3": Shape(arch="gemma3", layers=6, kv_heads=1, window=128),
     "deepseek2": Shape(arch="deepseek2", kv_heads=4, latent=64),
+    # as wide as makes their states more than the rounding of a log
+    "lfm2": Shape(arch="lfm2", layers=4, width=256, head=64, convolution=32, recurrent=(0, 1, 3)),
+    "mamba2": Shape(
+        arch="mamba2",
+        layers=3,
+        width=256,
+        heads=0,
+        kv_heads=0,
+        feed_forward=0,
+        state=64,
+        recurrent=(0, 1, 2),
+    ),
 }
 
 
@@ -81,17 +101,31 @@ def _describe(writer: gguf.GGUFWriter, shape: Shape) -> None:
     writer.add_block_count(shape.layers)
     writer.add_feed_forward_length(shape.feed_forward)
     writer.add_head_count(shape.heads)
-    writer.add_head_count_kv(1 if shape.latent else shape.kv_heads)
+    writer.add_head_count_kv(_heads_kv(shape))
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(len(shape.tokens))
-    if shape.latent is None:
+    if shape.latent is not None:
+        _describe_latent(writer, shape, shape.latent)
+    elif shape.heads:
         writer.add_key_length(shape.head)
         writer.add_value_length(shape.head)
         writer.add_rope_dimension_count(shape.head)
-    else:
-        _describe_latent(writer, shape, shape.latent)
     if shape.window is not None:
         writer.add_sliding_window(shape.window)
+    if shape.arch == "lfm2":
+        writer.add_shortconv_l_cache(shape.convolution)
+    if shape.arch == "mamba2":
+        writer.add_ssm_conv_kernel(shape.convolution)
+        writer.add_ssm_inner_size(2 * shape.width)
+        writer.add_ssm_state_size(shape.state)
+        writer.add_ssm_time_step_rank(STATE_HEADS)
+        writer.add_ssm_group_count(1)
+
+
+def _heads_kv(shape: Shape) -> int | list[int]:
+    if shape.arch != "lfm2":
+        return 1 if shape.latent else shape.kv_heads
+    return [0 if i in shape.recurrent else shape.kv_heads for i in range(shape.layers)]
 
 
 def _describe_latent(writer: gguf.GGUFWriter, shape: Shape, latent: int) -> None:
@@ -131,21 +165,49 @@ def _tokenizer(writer: gguf.GGUFWriter, shape: Shape) -> None:
 def _tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Yield each tensor's name and its shape, outermost dimension first."""
     yield "token_embd.weight", (len(shape.tokens), shape.width)
-    yield "output_norm.weight", (shape.width,)
+    last = "token_embd_norm" if shape.arch == "lfm2" else "output_norm"
+    yield f"{last}.weight", (shape.width,)
     yield "output.weight", (len(shape.tokens), shape.width)
     for layer in range(shape.layers):
         blk = f"blk.{layer}"
         yield f"{blk}.attn_norm.weight", (shape.width,)
-        yield f"{blk}.ffn_norm.weight", (shape.width,)
-        yield from _attention(blk, shape)
-        for name in ("ffn_gate", "ffn_up"):
-            yield f"{blk}.{name}.weight", (shape.feed_forward, shape.width)
-        yield f"{blk}.ffn_down.weight", (shape.width, shape.feed_forward)
+        yield from _mixer(blk, shape, recurrent=layer in shape.recurrent)
+        if shape.feed_forward:
+            yield f"{blk}.ffn_norm.weight", (shape.width,)
+            for name in ("ffn_gate", "ffn_up"):
+                yield f"{blk}.{name}.weight", (shape.feed_forward, shape.width)
+            yield f"{blk}.ffn_down.weight", (shape.width, shape.feed_forward)
         if shape.arch == "gemma3":
             for name in ("post_attention_norm", "post_ffw_norm"):
                 yield f"{blk}.{name}.weight", (shape.width,)
-            for name in ("attn_q_norm", "attn_k_norm"):
-                yield f"{blk}.{name}.weight", (shape.head,)
+
+
+def _mixer(blk: str, shape: Shape, *, recurrent: bool) -> Iterator[tuple[str, tuple[int, ...]]]:
+    if recurrent:
+        yield from _state_space(blk, shape) if shape.arch == "mamba2" else _convolution(blk, shape)
+        return
+    yield from _attention(blk, shape)
+    if shape.arch in {"gemma3", "lfm2"}:
+        for name in ("attn_q_norm", "attn_k_norm"):
+            yield f"{blk}.{name}.weight", (shape.head,)
+
+
+def _convolution(blk: str, shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{blk}.shortconv.conv.weight", (shape.width, shape.convolution)
+    yield f"{blk}.shortconv.in_proj.weight", (3 * shape.width, shape.width)
+    yield f"{blk}.shortconv.out_proj.weight", (shape.width, shape.width)
+
+
+def _state_space(blk: str, shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
+    inner, mixed = 2 * shape.width, 2 * shape.width + 2 * shape.state
+    yield f"{blk}.ssm_in.weight", (inner + mixed + STATE_HEADS, shape.width)
+    yield f"{blk}.ssm_conv1d.weight", (mixed, shape.convolution)
+    yield f"{blk}.ssm_conv1d.bias", (mixed,)
+    yield f"{blk}.ssm_dt.bias", (STATE_HEADS,)
+    yield f"{blk}.ssm_a", (STATE_HEADS, 1)
+    yield f"{blk}.ssm_d", (STATE_HEADS, 1)
+    yield f"{blk}.ssm_norm.weight", (1, inner)
+    yield f"{blk}.ssm_out.weight", (shape.width, inner)
 
 
 def _attention(blk: str, shape: Shape) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -169,6 +231,12 @@ def _weights(
 ) -> np.ndarray:
     if name.endswith("norm.weight"):
         return np.ones(rows, dtype=np.float32)
+    if (
+        name.rpartition(".")[2] in {"bias", "ssm_a", "ssm_d"}
+        or "conv1d" in name
+        or ".conv." in name
+    ):
+        return np.full(rows, -0.5, dtype=np.float32)
     values = random.standard_normal(rows) * 0.05
     if name == "output.weight":
         letters = np.array([token in LETTERS[:-1] for token in shape.tokens])

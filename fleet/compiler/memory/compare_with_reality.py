@@ -27,47 +27,60 @@ _HOSTS = ("CPU", "CUDA_Host", "ROCm_Host", "Vulkan_Host", "BLAS")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gap:
-    """One item of the plan and what it is in truth, in MiB; `share` of the truth."""
+    """One item of the plan and what it is in truth, in MiB.
+
+    What grows with use, or whose pages may be absent, is planned from `planned` to `most`.
+    """
 
     item: str
     planned: float
     actual: float
+    most: float | None = None
+
+    @property
+    def apart(self) -> float:
+        """How far the truth lies outside of the plan, MiB."""
+        most = self.planned if self.most is None else self.most
+        return max(self.planned - self.actual, self.actual - most, 0.0)
 
     @property
     def share(self) -> float:
-        """How far the plan is off, 0.02 is two percent."""
-        return abs(self.planned - self.actual) / self.actual if self.actual else 0.0
+        """The same as a share of the truth, 0.02 is two percent."""
+        return self.apart / self.actual if self.actual else 0.0
 
     @property
     def finding(self) -> bool:
         """Whether the gap is one to report."""
-        far = abs(self.planned - self.actual) * MIB > _LEAST
-        return self.share > ALLOWED and far
+        return self.share > ALLOWED and self.apart * MIB > _LEAST
 
 
 def printed_memory(lines: Iterable[str]) -> dict[str, float]:
     """Return what a log at verbosity 4 prints, in MiB, by item; empty when it prints none.
 
     Items: `kv`, `state`, `output`, `weights`, `weights GPU`, `compute GPU`, `compute CPU`.
-    A buffer printed again replaces the earlier one (the engine reserves twice).
+    A compute buffer printed again replaces the earlier one: the engine reserves twice.
     """
     caches: list[float] = []
-    found: dict[tuple[str, str], float] = {}
+    found: dict[tuple[str, str, int], float] = {}
+    context = pieces = 0
     for line in lines:
         if cache := _CACHE.search(line):
             caches.append(float(cache[1]))
             continue
         for kind, pattern in _BUFFERS.items():
             if buffer := pattern.search(line):
-                found[kind, buffer[1]] = float(buffer[2])
+                # a mapped file comes in pieces; a draft model has a context of its own
+                context += kind == "output"
+                pieces += kind == "model"
+                found[kind, buffer[1], pieces if kind == "model" else context] = float(buffer[2])
     return _items(caches, found)
 
 
-def _items(caches: list[float], found: Mapping[tuple[str, str], float]) -> dict[str, float]:
+def _items(caches: list[float], found: Mapping[tuple[str, str, int], float]) -> dict[str, float]:
     items: dict[str, float] = {}
     if caches:
         items["kv"] = sum(caches)
-    for (kind, device), size in found.items():
+    for (kind, device, _), size in found.items():
         where = "CPU" if device.startswith(_HOSTS) else "GPU"
         names = {
             "model": ["weights", f"weights {where}"],
@@ -87,7 +100,7 @@ def planned_memory(plan: MemoryPlan) -> dict[str, float]:
         "kv": sum(cache.total for cache in plan.caches),
         "state": plan.state,
         "output": plan.output,
-        "weights": sum(share.weights for share in (*gpus, plan.host)),
+        "weights": sum(share.weights for share in (*gpus, plan.host)) + plan.mapped_twice,
         "compute CPU": plan.host.compute - plan.output,
     }
     if gpus:
@@ -102,11 +115,24 @@ def gaps(plan: MemoryPlan, actual: Mapping[str, float]) -> tuple[Gap, ...]:
     Beside the printed items, `total GPU` (nvidia-smi of the process) and `total host`
     (memory of the container) may be given.
     """
-    planned = planned_memory(plan)
-    planned["total GPU"] = sum(share.total for share in plan.devices) / MIB
-    planned["total host"] = plan.host.total / MIB
+    planned = {item: (size, size) for item, size in planned_memory(plan).items()}
+    # of a GPU's overhead nobody tells how much a driver takes
+    gpus = sum(share.total for share in plan.devices) / MIB
+    overhead = sum(share.overhead for share in plan.devices) / MIB
+    planned["total GPU"] = (gpus - overhead, gpus + overhead)
+    planned["total host"] = _on_host(plan)
     return tuple(
-        Gap(item=item, planned=planned[item], actual=size)
+        Gap(item=item, planned=planned[item][0], actual=size, most=planned[item][1])
         for item, size in actual.items()
         if item in planned
     )
+
+
+def _on_host(plan: MemoryPlan) -> tuple[float, float]:
+    """Resident MiB of a server: at least its caches, at most all pages and full caches.
+
+    Pages of the weights come and go; those of a compute buffer come with their first use.
+    """
+    host = plan.host
+    grows = plan.cache_ram + plan.checkpoints + plan.mapped_twice + host.overhead
+    return (host.kv + host.state) / MIB, (host.total + grows) / MIB

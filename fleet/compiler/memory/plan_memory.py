@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleet.compiler.memory.question import MemoryQuestion
+    from fleet.compiler.memory.version_rules import MemoryRules
 
 CUDA_CONTEXT = 450 * MIB  # measured on RTX 4090; other cards hold 120 to 750
 MORE_GPU = 550 * MIB  # what each further GPU takes beyond its own context
@@ -60,6 +61,8 @@ class MemoryPlan:
     """The plan of one launch, sizes in bytes.
 
     `host` is what is there after loading; `cache_ram` and `checkpoints` fill up later.
+    `mapped_twice` are pages of the file whose weights were repacked: the kernel may drop them,
+    so they are part of no share unless they are locked.
     `tier` says how sure it is: a file's own header, a shipped record, or a config alone.
     """
 
@@ -72,6 +75,7 @@ class MemoryPlan:
     cache_ram: int
     checkpoints: int
     tier: Tier
+    mapped_twice: int = 0
     refused: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -91,6 +95,7 @@ def plan_memory(question: MemoryQuestion) -> MemoryPlan:
     caches = plan_vllm_caches(question) if vllm else plan_caches(question, rules)
     homes = layer_devices(question)
     weights = plan_weights(question, homes)
+    twice = _mapped_twice(question, rules, weights.host)
     state = 0 if vllm else state_bytes(question)
     kv = _by_device(question, caches, homes)
     states = _states_by_device(question, homes, state)
@@ -112,7 +117,8 @@ def plan_memory(question: MemoryQuestion) -> MemoryPlan:
     )  # fmt: skip
     host = Share(
         name="host",
-        weights=weights.host + (0 if devices or not draft else draft.weights),
+        weights=weights.host + (0 if devices or not draft else draft.weights)
+        + (twice if question.locked else 0),
         kv=kv[HOST],
         state=states[HOST],
         compute=round(on_host(question, caches, rules)) + output
@@ -129,6 +135,7 @@ def plan_memory(question: MemoryQuestion) -> MemoryPlan:
         output=output,
         cache_ram=0 if vllm else max(question.cache_ram_mib, 0) * MIB,
         checkpoints=0 if vllm else round(one * question.checkpoints * question.parallel),
+        mapped_twice=0 if question.locked else twice,
         tier="file" if question.model.source == "gguf" else question.model.source,
         refused=reason,
         notes=(*_notes(question), *history),
@@ -193,6 +200,14 @@ def _draft(question: MemoryQuestion) -> Share | None:
     )
     plan = plan_memory(alone)
     return plan.devices[0] if plan.devices else plan.host
+
+
+def _mapped_twice(question: MemoryQuestion, rules: MemoryRules, on_host: int) -> int:
+    """Bytes of the file's pages that stay mapped beside their repacked copy."""
+    weights = question.model.weights
+    if weights is None or question.no_repack or not rules.maps_what_it_repacks:
+        return 0
+    return weights.mapped_twice * on_host // max(weights.total, 1)
 
 
 def _mmproj(question: MemoryQuestion) -> int:

@@ -24,6 +24,7 @@ class MemoryRules:
     mask_bytes: int = 2
     dequant_in_compute: bool = True
     mla_types_must_match: bool = True
+    maps_what_it_repacks: bool = False
 
 
 class RuleChange(NamedTuple):
@@ -37,6 +38,10 @@ class RuleChange(NamedTuple):
 
 # newest first; each is undone on the way back in time
 CHANGES: tuple[RuleChange, ...] = (
+    RuleChange(
+        11669, "2026-11-01", {"maps_what_it_repacks": True},
+        "",  # one mapping spanned repacked weights too: seen in b11549, no more in b11669
+    ),
     RuleChange(
         9873,
         "2026-07-01",
@@ -83,7 +88,7 @@ def rules_for(
     for change in CHANGES:
         if _before(change, build, date):
             rules = replace(rules, **change.older)  # type: ignore[arg-type]
-            told.append(change.why)
+            told += [change.why] if change.why else []
     return rules, tuple(told)
 
 
