@@ -15,7 +15,7 @@ from fleet.deploy.launch_record import launch_to_json
 from fleet.deploy.ssh_hosts import remembered_targets
 from fleet.effects.ansible import PlaybookRun, run_playbook
 from fleet.effects.ssh import SshSession, ask_on_terminal, on_each
-from fleet.errors import FleetError
+from fleet.errors import FleetError, OutsideError
 from fleet.observe.observation import RunningServer
 from fleet.shipped_files import shipped_folder
 
@@ -104,7 +104,14 @@ class HostGroup:
     def rehearse(self, launch: LaunchConfig, *, generation: int) -> None:
         """Start a server that is soon taken away again. Raises `OutsideError`."""
         words = run_words(launch, generation=generation, restart="no")
-        self.commands(launch.host).run((*START, *words)).checked()
+        done = self.commands(launch.host).run((*START, *words))
+        if done.ok:
+            return
+        # a name in use is another controller's rehearsal: not ours to end
+        if "already in use" not in done.stderr:
+            self.end_rehearsal(launch)
+        last = done.stderr.strip().splitlines()[-1:] or ["no word why"]
+        raise OutsideError(f"the new version does not start: {last[0]}", where=launch.host)
 
     def end_rehearsal(self, launch: LaunchConfig) -> None:
         """Take away what `rehearse` started; does nothing where it is gone."""

@@ -30,7 +30,14 @@ from fleet.deploy.ssh_hosts import remember_targets, remembered_targets, target_
 from fleet.effects.files import read_text
 from fleet.effects.lock import held
 from fleet.effects.ssh import on_each
-from fleet.errors import EngineFailed, FleetError, HostUnreachable, NotAsWanted, UserError
+from fleet.errors import (
+    EngineFailed,
+    FleetError,
+    HostUnreachable,
+    NotAsWanted,
+    OutsideError,
+    UserError,
+)
 from fleet.observe.server_client import ServerClient
 
 if TYPE_CHECKING:
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.ansible_host import HostGroup
     from fleet.deploy.bring_up import Progress
+    from fleet.deploy.look_at_host import HostSight
     from fleet.deploy.prepare_hosts import PreparedHosts
     from fleet.deploy.prime import PrimeReport
     from fleet.deploy.rim import Rim
@@ -220,8 +228,8 @@ class HostWork:
             self.progress(f"{launch.host}: the new version proves itself beside the old one")
             port = self.group.free_port(launch.host, launch.bind)
             tried = rehearsal_of(launch, port)
+            self.group.rehearse(tried, generation=generation)
             try:
-                self.group.rehearse(tried, generation=generation)
                 self._await_ready(tried)
             finally:
                 self.group.end_rehearsal(tried)
@@ -419,6 +427,8 @@ def _bring(prepared: PreparedHosts, changes: Sequence[Change], work: HostWork) -
 
     def bring(host: str) -> None:
         sight, launch, commands = prepared.sights[host], launches[host], work.group.commands(host)
+        if prepared.deployment.engine.engine == "vllm" and not sight.filled:
+            raise _no_folder(prepared.deployment, sight)
         if copies and launch.model_path and missing_on(sight, copies):
             bring_model(commands, sight, copies, progress=work.progress)
         if launch.image and image_missing(sight, launch.image):
@@ -427,6 +437,13 @@ def _bring(prepared: PreparedHosts, changes: Sequence[Change], work: HostWork) -
     for answer in on_each(launches, bring, forks=work.group.forks).values():
         if isinstance(answer, FleetError):
             raise answer
+
+
+def _no_folder(deployment: Deployment, sight: HostSight) -> OutsideError:
+    """Return the error for a model that vLLM reads as a folder, which fleet does not copy."""
+    source = deployment.model.repo or deployment.model.name
+    fix = f"`hf download {source} --local-dir {sight.folder}` there"
+    return OutsideError(f"the model is not in {sight.folder}", where=sight.name, fix=fix)
 
 
 def _check_fit(prepared: PreparedHosts, changes: Sequence[Change]) -> None:

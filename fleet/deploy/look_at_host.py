@@ -30,6 +30,7 @@ for f in $fleet_files; do
   [ -f "$f.sha256" ] && echo "stamp $(cat "$f.sha256") $f"
 done
 say folder; echo "$fleet_dir"
+say filled; ls -A "$fleet_dir" 2>/dev/null | head -1
 say containers
 """
 
@@ -46,6 +47,7 @@ class HostSight:
     facts: HostFacts
     home: str
     folder: str
+    filled: bool  # whether anything lies in the folder
     images: frozenset[str]
     sizes: Mapping[str, int]
     verified: Mapping[str, str]
@@ -73,6 +75,7 @@ def look_at_host(
         facts=facts,
         home=part["home"].strip(),
         folder=part["folder"].strip(),
+        filled=bool(part.get("filled", "").strip()),
         images=frozenset(part.get("images", "").split()),
         sizes=sizes,
         verified=verified,

@@ -62,7 +62,10 @@ def _summary(deployment: Deployment, launches: Sequence[LaunchConfig]) -> str:
         lines += ["", f"Requests need the API key: `fleet key {deployment.name}` prints it."]
     elif all(each.bind in {"127.0.0.1", "::1", "localhost"} for each in launches):
         lines += ["", "It listens on loopback alone; reach it through a tunnel:"]
-        lines += ["", _block(*_tunnels(deployment, launches))] if deployment.hosts else []
+        if deployment.hosts:
+            lines += ["", _block(*_tunnels(deployment, launches)), "", "and, beside it:", ""]
+            port = next(each.port for each in launches if each.role == "server")
+            lines += [_block(f"curl -s http://127.0.0.1:{port}/v1/models")]
     return "\n".join(lines)
 
 
@@ -135,6 +138,8 @@ def _hosts(deployment: Deployment) -> Iterator[str]:
     yield _block(f"fleet hosts probe {names}", f"fleet doctor {names}")
     if deployment.topology not in SHARED:
         yield from _more_and_fewer(deployment)
+    else:
+        yield from _replaced(deployment)
     yield "**After a reboot** the servers come back by themselves; see that they did:"
     yield _block(f"fleet status {deployment.name}")
 
@@ -152,6 +157,28 @@ def _more_and_fewer(deployment: Deployment) -> Iterator[str]:
         " `up`."
     )
     yield _block(f"fleet plan {deployment.name}", f"fleet up {deployment.name} --yes")
+
+
+def _replaced(deployment: Deployment) -> Iterator[str]:
+    copied = (
+        "the new host needs the model's folder before that, `up` says where it looks for it"
+        if deployment.engine.engine == "vllm"
+        else "the model is copied to the new host alone"
+    )
+    yield (
+        "**Replace a host, add or remove one**: all hosts hold a part of the same model, so it"
+        " stops on all of them. Stop it, change `hosts:` in the profile, make the new host ready,"
+        f" bring it up; {copied}."
+    )
+    names = " ".join(host.name for host in deployment.hosts)
+    yield _block(
+        f"fleet down {deployment.name} --yes", f"fleet doctor {names} --fix",
+        f"fleet plan {deployment.name}", f"fleet up {deployment.name}",
+    )  # fmt: skip
+    yield (
+        "**A host that is off** takes the whole model with it: `up` starts nothing until it is"
+        " back. Then all servers start again together."
+    )
 
 
 def _sparks(deployment: Deployment) -> Iterator[str]:

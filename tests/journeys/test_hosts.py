@@ -1,7 +1,8 @@
 """Hosts over SSH, from the first look to the last `down`, and what may go wrong between.
 
-Real sshd, podman and llama-server in three network namespaces; the tests of this file share
-them, and each leaves the deployment down.
+Real sshd, podman and llama-server in three network namespaces, shared by the tests of this
+file. `town` is a deployment of its own; `pair` is up on two hosts and stays so: each test
+breaks it and sees it mended. The slow faults are in `tests/benchmarks/hosts_faults.py`.
 """
 
 from __future__ import annotations
@@ -18,14 +19,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from support.net_hosts import Network
+    from support.net_hosts import NetHost, Network
 
 pytestmark = [pytest.mark.ansible, pytest.mark.podman, pytest.mark.slow]
+
+MODEL = "/root/.cache/fleet/models/tiny/llama.gguf"
+HAND_EDIT = (
+    "import json,subprocess as s;"
+    f"n='fleet-{NAME}-server';"
+    "w=json.loads(s.check_output(['podman','inspect',n]))[0]['Config']['CreateCommand'];"
+    "w=['768' if a=='1024' else a for a in w];"
+    "s.run(['podman','rm','-f','-t','0',n]);s.run(w)"
+)
 
 
 @pytest.fixture(scope="module")
 def network(podman: Mapping[str, str], engine_image: str) -> Iterator[Network]:  # noqa: ARG001 - built before
-    made = start_network(3, podman)
+    made = start_network(3, podman, bare=1)
     try:
         yield made
     finally:
@@ -36,13 +46,39 @@ def network(podman: Mapping[str, str], engine_image: str) -> Iterator[Network]: 
 def town(
     network: Network, tiny_models: Mapping[str, Path], engine_image: str, tmp_path: Path
 ) -> Iterator[Town]:
+    """Give profiles for all three hosts and folders of its own; nothing of it is left."""
     made = Town(folder=tmp_path, network=network, model=tiny_models["llama"], image=engine_image)
     made.write()
     yield made
-    for host in network.hosts:
-        if not host.processes():
-            host.power_on()
-        host.run("podman rm --all --force --time 0; umount /small /usr/bin/podman 2>/dev/null")
+    for host in network.hosts[:1]:
+        host.run("podman rm --all --force --time 0; umount /small /usr/bin/podman /usr/bin/date")
+
+
+@pytest.fixture(scope="module")
+def pair(
+    network: Network,
+    tiny_models: Mapping[str, Path],
+    engine_image: str,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Town:
+    """Give a deployment that is up on the second and third host."""
+    made = Town(
+        folder=tmp_path_factory.mktemp("pair"), network=network, model=tiny_models["llama"],
+        image=engine_image,
+    )  # fmt: skip
+    made.write(**at_once(made))
+    code, told = made.fleet("up", NAME)
+    assert code == 0, told
+    return made
+
+
+def at_once(town: Town) -> dict[str, object]:
+    return {"hosts": [town.target(host) for host in town.hosts[1:]], "batch": "100%"}
+
+
+def alone(town: Town) -> tuple[NetHost, dict[str, object]]:
+    """Return the first host, and it as the deployment's only one."""
+    return town.hosts[0], {"hosts": [town.target(town.hosts[0])]}
 
 
 def test_journey_on_three_hosts(town: Town) -> None:
@@ -51,9 +87,8 @@ def test_journey_on_three_hosts(town: Town) -> None:
     code, told = town.fleet("hosts", "probe", *names)
     assert code == 0
     assert [each["name"] for each in told["hosts"]] == names
-    code, told = town.fleet("doctor", *names, "--fix", "--yes")
+    code, told = town.fleet("doctor", *names)
     assert {check["host"] for check in told["checks"]} == set(names)
-
     code, told = town.fleet("plan", NAME)
     assert code == 1
     assert [each["action"] for each in told["changes"]] == ["start"] * 3
@@ -66,7 +101,6 @@ def test_journey_on_three_hosts(town: Town) -> None:
     assert code == 0, told
     assert {each["health"] for each in told["servers"]} == {"ready"}
     assert all(not each["drift"] for each in told["servers"])
-
     code, told = town.fleet("up", NAME)
     assert (code, {each["action"] for each in told["changes"]}) == (0, {"keep"})
 
@@ -77,25 +111,27 @@ def test_journey_on_three_hosts(town: Town) -> None:
     assert {each["why"] for each in told["changes"]} == {"ctx_size: 1024 -> 2048"}
     assert {each["generation"] for each in told["servers"]} == {2}
 
-    # a version that cannot start: the first host is put back, the others are not touched
-    town.image = "localhost/fleet-test-broken:1"
-    for host in town.hosts:
-        host.run(f"printf 'FROM scratch\\n' | podman build -q -t {town.image} - ")
-    town.write(settings={"ctx_size": 4096})
+    # a version that cannot start shows so beside the old one, which nobody stops
+    served = [each["Id"] for host in town.hosts for each in town.containers(host)]
+    town.write(settings={"ctx_size": 2048}, extra_args=["--no-such-option"])
     code, told = town.fleet("up", NAME, "--yes")
     assert code == 5
-    assert "h1" in str(told)
-    assert "untouched on h2, h3" in told["error"]["message"]
-    assert all(town.ask(host)["tokens_predicted"] == 4 for host in town.hosts)
+    assert "h1" in told["error"]["where"]
+    assert "untouched on h1, h2, h3" in told["error"]["message"]
+    assert [each["Id"] for host in town.hosts for each in town.containers(host)] == served
 
-    town.image = town.image.replace("broken:1", "llama:forky")
-    town.write(settings={"ctx_size": 2048})
-    code, told = town.fleet("status", NAME)
-    assert code == 0, told
+    # one that cannot take its port is put back, and the others are not touched
+    with town.stranger_listens(town.hosts[0], 8099):
+        town.write(settings={"ctx_size": 2048}, port=8099)
+        code, told = town.fleet("up", NAME, "--yes")
+    assert code == 5
+    assert "previous again on h1; untouched on h2, h3" in told["error"]["message"]
+    assert all(town.ask(host)["tokens_predicted"] == 4 for host in town.hosts)
 
     code, told = town.fleet("rollback", NAME, "--yes")
     assert code == 0, told
     assert {each["generation"] for each in told["servers"]} == {1}
+    town.write(settings={"ctx_size": 2048})
     code, told = town.fleet("status", NAME)
     assert code == 1
     wanted = {"setting": "ctx_size", "running": 1024, "wanted": 2048}
@@ -106,105 +142,67 @@ def test_journey_on_three_hosts(town: Town) -> None:
     assert [town.containers(host) for host in town.hosts] == [[], [], []]
 
 
-def test_a_container_removed_behind_its_back_is_told_and_comes_back(town: Town) -> None:
-    town.fleet("up", NAME)
-    town.hosts[1].run(f"podman rm --force --time 0 fleet-{NAME}-server")
+def test_what_cannot_fit_a_host_is_refused_before_anything_is_copied(town: Town) -> None:
+    host, only = alone(town)
+    town.write(**only, memory_limit="20 MiB")
 
-    code, told = town.fleet("status", NAME)
-    assert code == 1
-    assert [each["state"] for each in told["servers"] if each["host"] == "h2"] == ["stopped"]
     code, told = town.fleet("up", NAME)
-    assert code == 0
-    assert {each["host"]: each["action"] for each in told["changes"]} == {
-        "h1": "keep",
-        "h2": "start",
-        "h3": "keep",
-    }
 
-
-def test_a_container_edited_behind_its_back_is_drift(town: Town) -> None:
-    town.fleet("up", NAME)
-    script = (
-        "import json,subprocess as s;"
-        f"n='fleet-{NAME}-server';"
-        "w=json.loads(s.check_output(['podman','inspect',n]))[0]['Config']['CreateCommand'];"
-        "w=['768' if a=='1024' else a for a in w];"
-        "s.run(['podman','rm','-f','-t','0',n]);s.run(w)"
-    )
-    town.hosts[0].run(f'python3 -c "{script}"')
-
-    code, told = town.fleet("status", NAME)
-    drift = {each["host"]: each["drift"] for each in told["servers"]}
-    assert code == 1
-    assert {"setting": "ctx_size", "running": 768, "wanted": 1024} in drift["h1"]
-    assert drift["h2"] == []
-
-
-def test_a_host_without_power_is_named_and_caught_up_later(town: Town) -> None:
-    town.fleet("up", NAME)
-    town.hosts[2].power_off()
-    town.write(settings={"ctx_size": 2048})
-
-    code, told = town.fleet("up", NAME, "--yes")
-    assert code == 5
-    assert told["error"]["where"] == "h3"
-    assert "h1, h2" in told["error"]["message"]
-    assert all(town.ask(host)["tokens_predicted"] == 4 for host in town.hosts[:2])
-
-    town.hosts[2].power_on()
-    code, told = town.fleet("up", NAME, "--yes")
-    assert code == 0, told
-    assert {each["host"]: each["action"] for each in told["changes"]} == {
-        "h1": "keep",
-        "h2": "keep",
-        "h3": "replace",
-    }
+    assert code == 4
+    assert told["error"]["where"] == f"{NAME}/server on h1"
+    assert town.containers(host) == []
 
 
 def test_ssh_that_refuses_is_one_sentence_with_the_host(town: Town) -> None:
-    (town.folder / "wrong_key").write_text(town.hosts[0].key_file.read_text())
+    host, _ = alone(town)
     wrong = town.folder / "wrong_key"
-    wrong.unlink()
-    town.hosts[0].run(f"true; ssh-keygen -q -t ed25519 -N '' -f {wrong}")
-    hosts = [town.target(host) for host in town.hosts[:1]]
-    town.write(hosts=[{**hosts[0], "key_file": str(wrong)}])
+    host.run(f"ssh-keygen -q -t ed25519 -N '' -f {wrong}")
+    town.write(hosts=[{**town.target(host), "key_file": str(wrong)}])
 
     code, told = town.fleet("up", NAME)
 
-    assert code == 5
-    assert told["error"]["where"] == "h1"
+    assert (code, told["error"]["where"]) == (5, "h1")
     assert "key" in told["error"]["message"]
 
-
-def test_a_changed_host_key_stops_everything(town: Town) -> None:
+    # another host key than the one that was pinned
     state = town.folder / "state" / "fleet"
-    state.mkdir(parents=True)
+    state.mkdir(parents=True, exist_ok=True)
     other = (town.hosts[1].folder / "host_key.pub").read_text().split()[:2]
-    (state / "known_hosts").write_text(f"{town.hosts[0].address} {' '.join(other)}\n")
-    town.write(hosts=[town.target(town.hosts[0])])
-
+    (state / "known_hosts").write_text(f"{host.address} {' '.join(other)}\n")
+    town.write(hosts=[town.target(host)])
     code, told = town.fleet("up", NAME)
-
-    assert code == 5
-    assert told["error"]["where"] == "h1"
+    assert (code, told["error"]["where"]) == (5, "h1")
     assert "not the one pinned before" in told["error"]["message"]
+
+    # nobody there
+    town.write(hosts=[{**town.target(host), "port": 2222}])
+    code, told = town.fleet("up", NAME)
+    assert (code, told["error"]["where"]) == (5, "h1")
+    assert "2222" in told["error"]["message"]
 
 
 def test_a_full_disk_is_found_before_the_first_byte(town: Town) -> None:
-    town.hosts[0].run("mkdir -p /small && mount -t tmpfs -o size=200k tmpfs /small")
-    town.write(hosts=[town.target(town.hosts[0])], models_dir="/small")
+    host, only = alone(town)
+    host.run("mkdir -p /small && mount -t tmpfs -o size=200k tmpfs /small")
+    town.write(**only, models_dir="/small")
 
     code, told = town.fleet("up", NAME)
 
-    assert code == 5
-    assert told["error"]["where"] == "h1"
+    assert (code, told["error"]["where"]) == (5, "h1")
     assert "disk is full" in told["error"]["message"]
-    assert town.hosts[0].run("find /small -type f").stdout == ""
+    assert host.run("find /small -type f").stdout == ""
 
 
-def test_a_host_without_podman_is_told_how_to_get_it(town: Town) -> None:
-    town.hosts[0].run("mount --bind /dev/null /usr/bin/podman")
-    town.write(hosts=[town.target(town.hosts[0])])
+def test_podman_that_is_missing_or_too_old_is_told_with_its_cure(town: Town) -> None:
+    host, only = alone(town)
+    town.write(**only)
+    host.run("printf '#!/bin/sh\\necho podman version 3.4.4' > /root/old; chmod +x /root/old")
+    host.run("mount --bind /root/old /usr/bin/podman")
+    code, told = town.fleet("up", NAME)
+    host.run("umount /usr/bin/podman; mount --bind /dev/null /usr/bin/podman")
+
+    assert (code, told["error"]["where"]) == (5, "h1")
+    assert "3.4.4 is too old" in told["error"]["message"]
 
     code, told = town.fleet("up", NAME)
 
@@ -213,52 +211,23 @@ def test_a_host_without_podman_is_told_how_to_get_it(town: Town) -> None:
     assert "fleet doctor h1 --fix" in told["error"]["fix"]
 
 
-def test_a_damaged_model_is_replaced_before_it_is_used(town: Town) -> None:
-    host = town.hosts[0]
-    town.write(hosts=[town.target(host)])
-    town.fleet("up", NAME)
-    file = "/root/.cache/fleet/models/tiny/llama.gguf"
-    right = host.run(f"sha256sum {file}").stdout
-    host.run(f"printf damage | dd of={file} bs=1 seek=200000 conv=notrunc status=none")
+def test_a_clock_that_is_wrong_is_said(town: Town) -> None:
+    host, only = alone(town)
+    town.write(**only)
+    host.run("cp /usr/bin/date /root/date; chmod +x /root/date")
+    host.run('printf \'#!/bin/sh\\nexec /root/date -d "+1 hour" "$@"\' > /root/late')
+    host.run("chmod +x /root/late; mount --bind /root/late /usr/bin/date")
 
-    town.write(hosts=[town.target(host)], settings={"ctx_size": 2048})
-    code, told = town.fleet("up", NAME, "--yes")
+    code, told = town.fleet("doctor", "h1")
 
-    assert code == 0, told
-    assert host.run(f"sha256sum {file}").stdout == right
-
-
-@pytest.mark.parametrize("seconds", [2.5, 5.0])
-def test_a_fleet_killed_in_the_middle_is_made_good_by_the_next(town: Town, seconds: float) -> None:
-    town.write(hosts=[town.target(host) for host in town.hosts[:2]])
-    with town.popen("up", NAME, "--yes") as process:
-        time.sleep(seconds)
-        process.kill()
-        process.communicate()
-
-    code, told = town.fleet("up", NAME, "--yes")
-
-    assert code == 0, told
-    assert [each["state"] for each in told["servers"]] == ["running"] * 2
-    assert all(len(town.containers(host)) == 1 for host in town.hosts[:2])
+    (clock,) = [check for check in told["checks"] if check["name"] == "clock"]
+    assert (code, clock["ok"]) == (1, False)
+    assert clock["message"].startswith("+36")
 
 
-def test_two_controllers_at_once_leave_one_server_a_host(town: Town) -> None:
-    town.write(hosts=[town.target(host) for host in town.hosts[:2]])
-
-    with town.popen("up", NAME, "--yes", "--json") as first:
-        with town.popen("up", NAME, "--yes", "--json") as second:
-            second.communicate()
-        first.communicate()
-
-    assert first.returncode == 0
-    assert second.returncode in {0, 5}  # it waited, or it says who was at work
-    assert all(len(town.containers(host)) == 1 for host in town.hosts[:2])
-
-
-def test_a_key_reaches_the_host_as_a_secret_and_nothing_else(town: Town) -> None:
-    host = town.hosts[0]
-    town.write(hosts=[town.target(host)], bind=host.address, api_key=True)
+def test_a_key_reaches_the_host_as_a_secret_and_a_model_only_once(town: Town) -> None:
+    host, only = alone(town)
+    town.write(**only, bind=host.address, api_key=True)
     url = f"http://{host.address}:8080/props"
 
     code, told = town.fleet("up", NAME)
@@ -271,5 +240,88 @@ def test_a_key_reaches_the_host_as_a_secret_and_nothing_else(town: Town) -> None
     assert key not in host.run(f"podman inspect fleet-{NAME}-server").stdout
     assert key not in host.run("cat /root/.local/state/fleet/generations/*/*.json").stdout
     assert key not in str(told)
+
+    # another controller's first `up`: image and model are there already; then one is damaged
+    before = host.run(f"stat -c %i-%y {MODEL}; podman images --quiet").stdout
+    town.write(**only, settings={"ctx_size": 2048}, bind=host.address, api_key=True)
+    code, told = town.fleet("up", NAME, "--yes")
+    assert code == 0, told
+    assert host.run(f"stat -c %i-%y {MODEL}; podman images --quiet").stdout == before
+    right = host.run(f"sha256sum {MODEL}").stdout
+    host.run(f"printf damage | dd of={MODEL} bs=1 seek=200000 conv=notrunc status=none")
+    town.write(**only, settings={"ctx_size": 1536}, bind=host.address, api_key=True)
+    code, told = town.fleet("up", NAME, "--yes")
+    assert code == 0, told
+    assert host.run(f"sha256sum {MODEL}").stdout == right
+
     town.fleet("down", NAME, "--yes")
     assert host.run("podman secret ls --noheading").stdout == ""
+
+
+def test_what_is_done_behind_its_back_is_told_and_mended(pair: Town) -> None:
+    edited, removed = pair.hosts[1:]
+    edited.run(f'python3 -c "{HAND_EDIT}"')
+    removed.run(f"podman rm --force --time 0 fleet-{NAME}-server")
+
+    code, told = pair.fleet("status", NAME)
+    seen = {each["host"]: each for each in told["servers"]}
+    assert code == 1
+    assert {"setting": "ctx_size", "running": 768, "wanted": 1024} in seen["h2"]["drift"]
+    assert seen["h3"]["state"] == "stopped"
+
+    code, told = pair.fleet("up", NAME, "--yes")
+    assert code == 0, told
+    assert {e["host"]: e["action"] for e in told["changes"]} == {"h2": "replace", "h3": "start"}
+
+
+def test_a_host_without_power_is_named_and_caught_up_later(pair: Town) -> None:
+    there, dark = pair.hosts[1:]
+    dark.power_off()
+    pair.write(**at_once(pair), settings={"ctx_size": 1536})
+
+    try:
+        code, told = pair.fleet("up", NAME, "--yes")
+    finally:
+        dark.power_on()
+    assert (code, told["error"]["where"]) == (5, "h3")
+    assert "the others are as wanted: h2" in told["error"]["message"]
+    assert pair.ask(there)["tokens_predicted"] == 4
+
+    code, told = pair.fleet("up", NAME, "--yes")
+    assert code == 0, told
+    assert {e["host"]: e["action"] for e in told["changes"]} == {"h2": "keep", "h3": "replace"}
+
+
+@pytest.mark.parametrize("share", [0.4, 0.8])
+def test_a_fleet_killed_in_the_middle_is_made_good_by_the_next(pair: Town, share: float) -> None:
+    pair.write(**at_once(pair), settings={"ctx_size": 1024})
+    began = time.monotonic()
+    pair.fleet("up", NAME, "--yes")
+    whole = time.monotonic() - began
+    pair.write(**at_once(pair), settings={"ctx_size": 2048})
+    with pair.popen("up", NAME, "--yes") as process:
+        time.sleep(share * whole)
+        process.kill()
+        process.communicate()
+
+    code, told = pair.fleet("up", NAME, "--yes")
+
+    assert code == 0, told
+    assert [(e["server"], e["state"]) for e in told["servers"]] == [("server", "running")] * 2
+    assert all(len(pair.containers(host)) == 1 for host in pair.hosts[1:])
+
+
+def test_two_controllers_at_once_leave_one_server_a_host(pair: Town) -> None:
+    pair.write(**at_once(pair), settings={"ctx_size": 3072})
+
+    with pair.popen("up", NAME, "--yes", "--json") as first:
+        with pair.popen("up", NAME, "--yes", "--json") as second:
+            second.communicate()
+        first.communicate()
+
+    assert 0 in {first.returncode, second.returncode}
+    assert {first.returncode, second.returncode} <= {0, 5}  # it waited, or says who was at work
+    assert all(len(pair.containers(host)) == 1 for host in pair.hosts[1:])
+    code, told = pair.fleet("down", NAME, "--yes")
+    assert code == 0, told
+    assert [pair.containers(host) for host in pair.hosts[1:]] == [[], []]

@@ -14,23 +14,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from support.net_hosts import Network
+
 pytestmark = [pytest.mark.ansible, pytest.mark.podman, pytest.mark.llama, pytest.mark.slow]
 
 
+@pytest.fixture(scope="module")
+def network(podman: Mapping[str, str], rpc_image: str) -> Iterator[Network]:  # noqa: ARG001 - built before
+    made = start_network(2, podman)
+    try:
+        yield made
+    finally:
+        made.remove()
+
+
 @pytest.fixture
-def pair(
-    podman: Mapping[str, str], rpc_image: str, tiny_models: Mapping[str, Path], tmp_path: Path
-) -> Iterator[Town]:
-    network = start_network(2, podman)
+def pair(network: Network, rpc_image: str, tiny_models: Mapping[str, Path], tmp_path: Path) -> Town:
     made = Town(
         folder=tmp_path, network=network, model=tiny_models["llama-4-layers"], image=rpc_image,
         build="b10434",
     )  # fmt: skip
     made.write(topology="rpc", settings={"gpu_layers": "all"})
-    try:
-        yield made
-    finally:
-        network.remove()
+    return made
 
 
 def test_layers_run_on_both_and_a_dead_worker_is_noticed(pair: Town) -> None:
@@ -62,6 +67,9 @@ def test_layers_run_on_both_and_a_dead_worker_is_noticed(pair: Town) -> None:
     assert code == 0, told
     assert {each["action"] for each in told["changes"]} == {"replace"}
     assert pair.ask(head)["tokens_predicted"] == 4
+    code, told = pair.fleet("down", NAME, "--yes")
+    assert code == 0, told
+    assert [pair.containers(host) for host in pair.hosts] == [[], []]
 
 
 def test_a_head_without_its_worker_is_no_success(pair: Town) -> None:

@@ -6,11 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from support.net_hosts import NetHost, Network
@@ -82,6 +84,21 @@ class Town:
         body = json.dumps({"prompt": "hello", "n_predict": 4})
         answer = host.run(f"curl -sS 127.0.0.1:{port}/completion -d '{body}'")
         return json.loads(answer.stdout)
+
+    @contextmanager
+    def stranger_listens(self, host: NetHost, port: int) -> Iterator[None]:
+        """Let another program listen on a port of the host."""
+        program = f"import http.server as h; h.test(port={port}, bind='127.0.0.1')"
+        words = ["nsenter", f"--net=/run/netns/{host.namespace}", sys.executable, "-c", program]
+        with subprocess.Popen(
+            words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as stranger:
+            try:
+                while host.run(f"ss -Hltn sport = :{port}").stdout == "":
+                    time.sleep(0.05)
+                yield
+            finally:
+                stranger.kill()
 
     def _write(self, kind: str, name: str, content: Mapping[str, object]) -> None:
         # JSON is YAML
