@@ -259,21 +259,27 @@ TROUBLES = (
 )
 
 
-# every literal above holds one of these; most lines hold none and need no closer look
-_HINTS = re.compile(
-    "fail|rror|emory|[Kk]ill|KILL|reaper|alloc|ASSERT|[Aa]bort|ABORT|fault|termin|crash|Dead|bind"
-    "|already|rgument|xceed|maximum| shift|purging|could|lash|[Qq]uantized V|balancing|multimodal"
-    "|usable|lost"
-    "|speculative|Common part|device code|driver|K-shift|retrying|buffer for|kernel image"
-    "|forcing|divergence|partial KV|not compiled|too big|larger than|KV cache is full|exceeds"
-    r"|\.(?:c|cc|cpp|cu|m|mm|h|hpp|cuh):\d+: "
-    "|longer than|mismatch|CUDA-capable|overrid|identifier|exited"
+# every literal above holds one of these words; most lines hold none and need no closer look
+TRIGGERS = frozenset(
+    """
+    failed error errors erroroutofdevicememory errordevicelost memory kill killed oom oom_reaper
+    oomkilled exited bad_alloc insufficient unable ggml_assert ggml_abort aborted segmentation
+    terminate fatal illegal crashed lost enginedeaderror k driver compatible kernel capable bind
+    already open argument arguments exceeds exceed_context_size_error exceeded maximum longer larger
+    big retrying full purging requires quantized pinned numa_balancing balancing multimodal restore
+    mismatch divergence partial forcing usable compiled overriden overridden identifier shift flash
+    implementations common find could cpp cu c cc cuh h hpp m mm
+    """.split()
+)
+_WORDS = str.maketrans(
+    {character: " " for character in ":;,.()[]{}'\"-/=<>|!?\t"}
+    | {character: character.lower() for character in map(chr, range(65, 91))}
 )
 
 
 def read_trouble(reading: LogReading, text: str) -> str | None:
     """Return the event of the first sentence found in `text`, or None."""
-    if _HINTS.search(text) is None:
+    if TRIGGERS.isdisjoint(text.translate(_WORDS).split()):
         return None
     for literal, event, read in TROUBLES:
         if literal in text:

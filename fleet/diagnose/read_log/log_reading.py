@@ -35,7 +35,7 @@ class Event:
     evidence: list[Evidence] = field(default_factory=list)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Task:
     """One request as the log tells it.
 

@@ -21,28 +21,25 @@ _STACK = re.compile(
 
 
 class Stripped(NamedTuple):
-    """A line without its prefixes, which server it came from, and how it was timed."""
+    """A line without its prefixes, which server it came from, and whether it was timed."""
 
     text: str
     source: str
     stamped: bool
-    level: str
 
 
 def strip_prefixes(line: str) -> Stripped:
     """Return the message of `line`; `source` names the router child or compose service."""
     if line[0].islower() and "| " not in line:
-        return _bare(line)
+        return Stripped(line, "", False)  # noqa: FBT003 - by place: a tenth of the time
+    found = _CLOCK.match(line)
+    if found is not None:
+        return Stripped(line[found.end() :], "", True)  # noqa: FBT003
     found = _STACK.match(line)
     if found is None:
-        return _bare(line)
-    router, compose = found["router"], found["compose"]
-    level = found["level"] or found["bare"] or ""
-    return Stripped(line[found.end() :], router or compose or "", bool(level), level)
-
-
-def _bare(line: str) -> Stripped:
-    return Stripped(line, "", stamped=False, level="")
+        return Stripped(line, "", False)  # noqa: FBT003
+    stamped = bool(found["level"] or found["bare"])
+    return Stripped(line[found.end() :], found["router"] or found["compose"] or "", stamped)
 
 
 _CLOCK = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) [A-Z] ")
@@ -53,5 +50,5 @@ def clock_seconds(line: str) -> float | None:
     found = _CLOCK.match(line) or _CLOCK.search(line)
     if found is None:
         return None
-    minutes, seconds, milli, micro = (int(part) for part in found.groups())
-    return minutes * 60 + seconds + milli / 1e3 + micro / 1e6
+    minutes, seconds, milli, micro = found.groups()
+    return int(minutes) * 60 + int(seconds) + int(milli) / 1e3 + int(micro) / 1e6

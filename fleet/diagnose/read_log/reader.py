@@ -60,19 +60,20 @@ class LogReader:
         number = self._line
         slot_line, other, unstamped = self._slot_line, self._other, self._unstamped
         heads = slot_lines.UNSTAMPED
+        if lines and max(map(len, lines)) > LONG:  # what follows is no figure
+            lines = [line if line[:1] == "{" else line[:LONG] for line in lines]
         for line in lines:
             number += 1
-            if len(line) > LONG and line[0] != "{":
-                line = line[:LONG]  # noqa: PLW2901 - what follows is no figure
             at = line.find(" | task ")
-            if at >= 0 and line[0] != "{":
-                if slot_line(line, at, number):
+            if at >= 0:
+                if line[0] != "{" and slot_line(line, at, number):
                     continue
             elif (bare := line.lstrip())[:8] in heads:
                 unstamped(bare, line, number)
                 continue
-            if line and not line.isspace():
-                other(line, number)
+            elif not bare:
+                continue
+            other(line, number)
         self._line = self.reading.lines = number
 
     def finish(self) -> LogReading:
@@ -99,14 +100,12 @@ class LogReader:
                 return False
             first = line[0]
             key = ("" if first == "s" or first.isdigit() else _source(line), slot)
-            found = self.assembly.tasks.get(key)
-            if found is None or found.task != self._number:
-                found = self.assembly.of(key, self._number, number, line)
-            self._head, self._task, self._key = head, found, key
-            task = found
-        if not self._seen_slots:
-            self._first_slot_line(line)
-        if mid >= 0 and (text := line[end + 2 :].lstrip()):
+            task = self.assembly.of(key, self._number, number, line)
+            self._head, self._task, self._key = head, task, key
+            if not self._seen_slots:
+                self._first_slot_line(line)
+        text = line[end + 2 :].lstrip() if mid >= 0 else ""
+        if text:
             self._task_text(task, key, text, line, number)
         else:
             self._header(task, key)
@@ -183,7 +182,7 @@ class LogReader:
             self.reading.saw(event, number, line)
 
     def _other(self, line: str, number: int) -> None:
-        text, source, stamped, _ = strip_prefixes(line.lstrip())
+        text, source, stamped = strip_prefixes(line.lstrip())
         if stamped:
             self.reading.marks.add("stamps")
         if text.startswith("{") and self._json(text, source, line, number):

@@ -38,17 +38,20 @@ _METRIC = re.compile(
 )
 
 
-_OWN = re.compile(
-    r"vllm|EngineCore|APIServer pid|KV cache memory|KV cache is needed|the cache blocks"
-    r"|attention block size|Avg prompt throughput|SpecDecoding metrics|max seq len|PreemptionMode"
-    r"|desired GPU memory utilization|gpu_memory_utilization"
-    r"|\b(?:metrics|loggers|llm_engine|scheduler|core|api_server|utils)\.py:\d+\]"
-)
+_CALLER = re.compile(r"\b(metrics|loggers|llm_engine|scheduler|core|api_server|utils)\.py:\d+\]")
+OWN = (
+    "vllm", "EngineCore", "APIServer pid", "KV cache memory", "KV cache is needed",
+    "the cache blocks", "attention block size", "Avg prompt throughput", "SpecDecoding metrics",
+    "max seq len", "PreemptionMode", "desired GPU memory utilization", "gpu_memory_utilization",
+)  # fmt: skip
 
 
 def is_vllm(line: str) -> bool:
     """Whether a line has the look of vLLM's own."""
-    return _OWN.search(line) is not None
+    for word in OWN:
+        if word in line:
+            return True
+    return ".py:" in line and _CALLER.search(line) is not None
 
 
 def read_vllm(reading: LogReading, line: str) -> str | None:
