@@ -260,8 +260,7 @@ TROUBLES = (
 
 
 # every literal above holds one of these words; most lines hold none and need no closer look
-TRIGGERS = frozenset(
-    """
+_SAID = """
     failed error errors erroroutofdevicememory errordevicelost memory kill killed oom oom_reaper
     oomkilled exited bad_alloc insufficient unable ggml_assert ggml_abort aborted segmentation
     terminate fatal illegal crashed lost enginedeaderror k driver compatible kernel capable bind
@@ -269,10 +268,10 @@ TRIGGERS = frozenset(
     big retrying full purging requires quantized pinned numa_balancing balancing multimodal restore
     mismatch divergence partial forcing usable compiled overriden overridden identifier shift flash
     implementations common find could cpp cu c cc cuh h hpp m mm
-    """.split()
-)
+"""
+TRIGGERS = frozenset(_SAID.split())
 _WORDS = str.maketrans(
-    {character: " " for character in ":;,.()[]{}'\"-/=<>|!?\t"}
+    dict.fromkeys(":;,.()[]{}'\"-/=<>|!?\t", " ")
     | {character: character.lower() for character in map(chr, range(65, 91))}
 )
 
