@@ -5,27 +5,34 @@ from __future__ import annotations
 import json
 import math
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fleet.cli.ask import confirmed
 from fleet.cli.default_command import DefaultCommand
 from fleet.cli.durations import parse_seconds
 from fleet.cli.load import load_deployment, load_library
-from fleet.cli.options import Json, Name, Profiles, Sets
+from fleet.cli.options import Json, Name, Profiles, Sets, Yes
 from fleet.cli.output import console, note, print_json, print_table
 from fleet.cli.progress_line import progress_line
 from fleet.deploy.rim import Rim
+from fleet.diagnose.prompts.requests import parse_requests
 from fleet.effects.files import read_text
 from fleet.effects.spoken_process import spoken_process
 from fleet.errors import UserError
 from fleet.profiles.kinds import ConversationProfile, WorkloadProfile
+from fleet.report.study_page import pareto_front, study_page, study_rows
+from fleet.report.write_report import write_page
 from fleet.tune.candidate_space import METRICS, Metric
+from fleet.tune.captured_requests import CapturedWorkload
 from fleet.tune.measure_external import parse_command, tune_external
 from fleet.tune.measure_server import shown
 from fleet.tune.recheck import recheck
 from fleet.tune.search_space import parse_space
+from fleet.tune.speculation_kinds import spelled_out
 from fleet.tune.tune_deployment import TuneOptions, read_study, tune_deployment
 
 if TYPE_CHECKING:
@@ -34,7 +41,7 @@ if TYPE_CHECKING:
     from fleet.profiles.kinds import Deployment
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Settings
-    from fleet.tune.study_summary import StudySummary
+    from fleet.tune.study_summary import StudySummary, TradeOff
     from fleet.tune.tune_deployment import Tuned
 
 app = typer.Typer(cls=DefaultCommand, help="Measure and keep the best settings")
@@ -49,7 +56,9 @@ def tune() -> None:
 def deployment(
     name: Name,
     metric: Annotated[str, typer.Option(help=", ".join(METRICS))] = "tg",
-    workload: Annotated[str | None, typer.Option(help="A workload profile")] = None,
+    workload: Annotated[
+        str | None, typer.Option(help="A workload profile, or a file of captured requests")
+    ] = None,
     budget: Annotated[str | None, typer.Option(help="Time to spend: 90s, 30m, 2h")] = None,
     trials: Annotated[int | None, typer.Option(min=3, help="Runs to spend instead")] = None,
     lossy: Annotated[bool, typer.Option(help="Also what changes answers: KV types")] = False,
@@ -63,6 +72,7 @@ def deployment(
     min_quality: Annotated[float | None, typer.Option(help="Least quality")] = None,
     max_power: Annotated[float | None, typer.Option(help="Most watts")] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
+    yes: Yes = False,
     sets: Sets = None,
     profiles: Profiles = None,
     as_json: Json = False,
@@ -75,6 +85,7 @@ def deployment(
     options = TuneOptions(
         metric=_metric(metric),
         workload=_workload(workload, profiles or ()),
+        captured=_captured(workload),
         budget_s=parse_seconds(budget, where="--budget") if budget else None,
         trials=trials,
         lossy=lossy,
@@ -82,6 +93,8 @@ def deployment(
         to=to,
         fresh=fresh,
         seed=seed,
+        confirm=lambda question: confirmed(question, yes=yes),
+        say=note,
     )
     wanted = load_deployment(name, profiles=profiles or (), sets=sets or ())
     with progress_line() as tell:
@@ -124,15 +137,27 @@ def _recheck(wanted: Deployment, metric: str, as_json: bool) -> None:
 def report(
     name: Name,
     metric: Annotated[str, typer.Option(help=", ".join(METRICS))] = "tg",
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="DIR", help="Write report.html and more there")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Explain the newest study of NAME: each trial, the noise, what each setting brings."""
-    summary = read_study(Rim(), name, _metric(metric))
+    study = read_study(Rim(), name, _metric(metric))
+    if html is not None:
+        began = time.perf_counter()
+        page = study_page(study.summary, name=name)
+        written = write_page(page, html, rows=study_rows(study.summary), began=began)
+        note(f"written: {written.html}")
     if as_json:
-        print_json(summary.as_json(profile=None))
-        return
+        print_json(study.summary.as_json(profile=study.profile))
+    else:
+        _print_report(study.summary, name)
+
+
+def _print_report(summary: StudySummary, name: str) -> None:
     print_table(
-        ("trial>", "for", f"{metric}>", "settings"),
+        ("trial>", "for", f"{summary.metric}>", "settings"),
         [
             (trial.number, trial.purpose, _found(summary, trial),
              _words(_differing(trial.settings, summary.default)) or "as it is")
@@ -149,13 +174,40 @@ def report(
         ],
     )  # fmt: skip
     console.print()
-    console.print(f"noise from run to run {summary.noise:.1%}", markup=False)
-    console.print(
-        f"{summary.verdict.why}: {_words(summary.changed) or 'the default'}", markup=False
-    )
-    if summary.changed:
-        sets = " ".join(f"--set {key}={value}" for key, value in summary.changed.items())
-        console.print(f"by hand: fleet up {name} {sets}", markup=False)
+    if summary.metric == "pareto":
+        _print_front(summary)
+    say = partial(console.print, markup=False, soft_wrap=True)
+    say(f"noise from run to run {summary.noise:.1%}; provable {summary.provable_gain:+.1%}")
+    for each in summary.trade_offs:
+        say(_trade_off(summary, each))
+    say(f"{summary.verdict.why}: {_words(summary.changed) or 'the default'}")
+    say(f"by hand: {by_hand(name, summary.changed)}")
+
+
+def by_hand(name: str, changed: Settings) -> str:
+    """Return the command that runs the chosen configuration without a tuned profile."""
+    sets = (f"--set {key}={value}" for key, value in spelled_out(changed).items())
+    return " ".join(["fleet up", name, *sets])
+
+
+def _print_front(summary: StudySummary) -> None:
+    """Print what no other trial beats in both reading and generating; the knee is marked."""
+    rates = {
+        (trial.outcome.figures["pp"], trial.outcome.figures["tg"]): trial
+        for trial in summary.trials
+        if {"pp", "tg"} <= trial.outcome.figures.keys()
+    }
+    front = pareto_front([*rates])
+    knee = max(front, key=lambda point: point[0] * point[1], default=None)
+    print_table(
+        ("pp>", "tg>", "", "settings of the front"),
+        [
+            (f"{pp:.1f}", f"{tg:.1f}", "knee" if (pp, tg) == knee else "",
+             _words(_differing(rates[pp, tg].settings, summary.default)) or "as it is")
+            for pp, tg in front
+        ],
+    )  # fmt: skip
+    console.print()
 
 
 def _found(summary: StudySummary, trial: Trial) -> str:
@@ -191,17 +243,21 @@ def _print_tuned(tuned: Tuned) -> None:
             markup=False,
         )
     for each in summary.trade_offs:
-        console.print(
-            f"not kept: {_words(each.settings)}: {summary.metric} {each.gain:+.1%}, "
-            f"{each.guard} at {each.ratio.interval[0]:.2f} to {each.ratio.interval[1]:.2f} "
-            "(`--trade-offs` keeps it)",
-            markup=False,
-        )
+        console.print(_trade_off(summary, each), markup=False, soft_wrap=True)
     if tuned.left_out:
         note(f"pinned, not searched: {', '.join(tuned.left_out)}")
     if tuned.resumed:
         note(f"went on after {tuned.resumed} trials of an earlier start")
     note(f"{len(summary.trials)} trials, {summary.spent_s:.0f} s, ended by: {summary.stopped}")
+
+
+def _trade_off(summary: StudySummary, each: TradeOff) -> str:
+    low, high = each.ratio.interval
+    changed = _words(_differing(each.settings, summary.default))
+    return (
+        f"a trade-off, not kept: {changed}: {summary.metric} {each.gain:+.1%}, {each.guard} at "
+        f"{low:.2f} to {high:.2f} (`--trade-offs` keeps it)"
+    )
 
 
 def _between(bounds: tuple[float, float]) -> str:
@@ -220,9 +276,22 @@ def _metric(word: str) -> Metric:
 
 
 def _workload(name: str | None, profiles: Sequence[str]) -> WorkloadProfile | None:
-    if name is None:
+    if name is None or _is_file(name):
         return None
     return load_library(profiles).find(WorkloadProfile, name, where="--workload")
+
+
+def _captured(name: str | None) -> CapturedWorkload | None:
+    if name is None or not _is_file(name):
+        return None
+    try:
+        return CapturedWorkload(name=name, requests=parse_requests(read_text(name), name))
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot be read: {error}", where=name) from None
+
+
+def _is_file(name: str) -> bool:
+    return "/" in name or name.endswith((".json", ".jsonl", ".txt"))
 
 
 def _text(profiles: Sequence[str]) -> str:

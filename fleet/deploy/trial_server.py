@@ -95,11 +95,13 @@ def trial_server(
     overrides: Mapping[str, SettingScalar],
     rim: Rim,
     progress: Progress = lambda text: None,  # noqa: ARG005 - silence
+    bound_s: float | None = None,
 ) -> Iterator[TrialServer]:
     """Start `deployment` with `overrides` on a free port of loopback; ready when entered.
 
     Only the given settings count: a tuned profile is not applied here. Ends what it started
-    on leaving, a hung server by its id within seconds. Runs on this machine.
+    on leaving, a hung server by its id within seconds. Runs on this machine. `bound_s` is
+    how long a load may take, None for what model and disk let expect.
     Raises `CannotExpress`, `DoesNotFit`, `EngineFailed` (cause classified, log named).
     """
     if deployment.hosts:
@@ -122,7 +124,7 @@ def trial_server(
         client = ServerClient(url=server.asked_at or "", http=rim.http)
         ready = await_ready(
             launch, server, host=host, client=client, clock=rim.clock, progress=progress,
-            bound_s=load_bound(model_bytes, prepared.host.disk_bandwidth),
+            bound_s=bound_s or load_bound(model_bytes, prepared.host.disk_bandwidth),
         )  # fmt: skip
         yield TrialServer(
             url=client.url, launch=launch, client=client, ready=ready, host=host, server=server,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from fleet.errors import UserError
 from fleet.tune.search_space import Settings, Value, make_space
+from fleet.tune.speculation_kinds import PARAMETER, governed, one_value, speculation_values
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -31,15 +32,23 @@ METRICS: tuple[Metric, ...] = ("tg", "pp", "ttft", "e2e", "throughput", "pareto"
 _GROUPS: Mapping[Metric, tuple[str, ...]] = {
     "tg": ("threads", "attention", "speculation", "experts"),
     "pp": ("threads_batch", "batches", "attention", "experts"),
-    "ttft": ("threads_batch", "batches", "attention", "checkpoints"),
+    "ttft": ("threads_batch", "batches", "attention", "slots", "checkpoints"),
     "e2e": ("threads", "threads_batch", "batches", "attention", "speculation", "experts"),
-    "throughput": ("threads", "threads_batch", "batches", "attention", "slots", "experts"),
+    "throughput": (
+        "threads",
+        "threads_batch",
+        "batches",
+        "attention",
+        "slots",
+        "checkpoints",
+        "experts",
+    ),
     "pareto": ("threads", "threads_batch", "batches", "attention", "experts"),
 }
 # the engine's own values, where the launch leaves a setting to it
 _ENGINE: Mapping[str, Value] = {
-    "batch_size": 2048, "ubatch_size": 512, "flash_attention": "auto", "speculation": "none",
-    "cache_type_k": "f16", "cache_type_v": "f16",
+    "batch_size": 2048, "ubatch_size": 512, "flash_attention": "auto", "cache_type_k": "f16",
+    "cache_type_v": "f16", "swa_full": False,
 }  # fmt: skip
 _BATCHES = (256, 512, 1024, 2048, 4096)
 _UBATCHES = (64, 128, 256, 512, 1024, 2048)
@@ -47,7 +56,6 @@ _KV_TYPES = ("f16", "q8_0", "q4_0")
 _INTERVAL_FLAGS = (
     "--checkpoint-min-step", "--checkpoint-every-n-tokens", "--ctx-checkpoints-interval",
 )  # fmt: skip
-_NGRAMS = ("none", "ngram-simple", "ngram-map-k", "ngram-mod")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,7 +72,10 @@ class Ground:
 
     def now(self, setting: str) -> Value:
         """Return the setting's value in the launch, else the engine's own where known."""
-        value = dict(self.launch.settings).get(setting)
+        settings = dict(self.launch.settings)
+        if setting == PARAMETER:
+            return one_value(settings)
+        value = settings.get(setting)
         return _ENGINE.get(setting) if value is None else value
 
 
@@ -83,11 +94,12 @@ def candidate_space(metric: Metric, ground: Ground) -> CandidateSpace:
         wanted |= _GROUP_VALUES[group](ground)
     if ground.lossy:
         wanted |= {"cache_type_k": [*_KV_TYPES], "cache_type_v": [*_KV_TYPES]}
-    left_out = tuple(sorted(name for name in wanted if name in ground.pinned))
+    pinned = ground.pinned | ({PARAMETER} if ground.pinned & governed() else set())
+    left_out = tuple(sorted(name for name in wanted if name in pinned))
     params = {
         name: _with_now(values, ground.now(name))
         for name, values in wanted.items()
-        if name not in ground.pinned
+        if name not in pinned
     }
     params = {name: values for name, values in params.items() if len(values) > 1}
     if not params:
@@ -153,22 +165,12 @@ def _attention(ground: Ground) -> dict[str, list[Value]]:
 
 
 def _speculation(ground: Ground) -> dict[str, list[Value]]:
-    """Return the n-gram kinds that the build knows, with their lengths, and the draft's."""
-    kinds = _spoken(ground.build)
-    if ground.now("draft_model") is not None:
-        draft: dict[str, list[Value]] = {
-            "draft_max": [2, 4, 8, 16],
-            "draft_p_min": [0.0, 0.5, 0.75],
-        }
-        return {"speculation": ["none"], **draft}
-    return {"speculation": [kind for kind in _NGRAMS if kind in kinds]} if len(kinds) > 1 else {}
-
-
-def _spoken(build: BuildFacts) -> tuple[str, ...]:
-    flag = build.flags.get("--spec-type")
-    if flag is None or flag.removed:
-        return ("none",)
-    return tuple(kind for kind in _NGRAMS if not flag.choices or kind in flag.choices)
+    """Return off, n-gram kinds, and the draft's lengths as values of one parameter."""
+    mtp = ground.model is not None and ground.model.nextn_layers > 0
+    values = speculation_values(
+        ground.build, draft=ground.now("draft_model") is not None, mtp=mtp
+    )  # fmt: skip
+    return {PARAMETER: values} if len(values) > 1 else {}
 
 
 def _experts(ground: Ground) -> dict[str, list[Value]]:
@@ -184,17 +186,25 @@ def _experts(ground: Ground) -> dict[str, list[Value]]:
 
 
 def _slots(ground: Ground) -> dict[str, list[Value]]:
+    """Return numbers of slots around the users; one user needs no second one."""
     users = ground.workload.users if ground.workload else 1
-    return {"parallel": [*sorted({1, users, 2 * users})]}
+    return {"parallel": [*sorted({1, users, 2 * users})]} if users > 1 else {}
 
 
 def _checkpoints(ground: Ground) -> dict[str, list[Value]]:
-    """Return checkpoint settings, for models whose cache cannot be cut at any token."""
+    """Return checkpoint settings, for models whose cache cannot be cut at any token.
+
+    What they take of memory is in the plan that is asked before a candidate starts.
+    """
     model, workload = ground.model, ground.workload
     if model is None or workload is None or not workload.shared_prefix_tokens:
         return {}
+    if not (model.n_swa or model.is_recurrent or model.is_hybrid):
+        return {}
     values: dict[str, list[Value]] = {"swa_full": [False, True]} if model.n_swa else {}
-    if model.n_swa and _knows(ground.build, *_INTERVAL_FLAGS):
+    if _knows(ground.build, "--ctx-checkpoints", "--swa-checkpoints"):
+        values["swa_checkpoints"] = [4, 32]
+    if _knows(ground.build, *_INTERVAL_FLAGS):
         values["checkpoint_interval"] = [256, 1024, 4096]
     return values
 

@@ -7,32 +7,41 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from statistics import median
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from fleet.deploy.trial_server import trial_server
-from fleet.errors import DoesNotFit, FleetError, OutsideError, UserError
+from fleet.errors import DoesNotFit, FleetError, HostUnreachable, OutsideError, UserError
 from fleet.observe.server_client import timings
-from fleet.tune.request_plan import RequestShape, plan_requests, shape_for
-from fleet.tune.run_study import Outcome
+from fleet.tune.captured_requests import GENERATED, CapturedWorkload
+from fleet.tune.request_plan import (
+    RequestShape,
+    Speed,
+    first_token,
+    plan_requests,
+    shape_for,
+    warm_up,
+)
+from fleet.tune.run_figures import Answered, figures_of
+from fleet.tune.run_study import SLACK, Outcome
+from fleet.tune.shared_study import OutOfTime
+from fleet.tune.speculation_kinds import spelled_out
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
-    from fleet.deploy.bring_up import Progress
     from fleet.deploy.rim import Rim
     from fleet.deploy.trial_server import TrialServer
-    from fleet.observe.observation import Timings
     from fleet.observe.server_client import ServerClient
     from fleet.profiles.kinds import Deployment
     from fleet.tune.candidate_space import Metric
     from fleet.tune.request_plan import PlannedRequest
     from fleet.tune.search_space import Settings, Value
 
-REQUESTS = 3  # measured in each run, after one that is not
-LEAST_BOUND_S = 60.0
-SLOWER_BY = 8.0  # a request that takes so many times the last run's is given up
+SLOWER_BY = 8.0  # a run that takes so many times the last one's is given up
+HALF = 0.5  # of the default's speed: more requests would not make it a winner
+LIKELY = 10  # the first token of the default must be among so many of a candidate
+DEFAULT_RUN_S = 4.0
 
 _VALUES: Mapping[Metric, str] = {
     "tg": "tg", "pp": "pp", "ttft": "first_per_s", "e2e": "requests_per_s",
@@ -42,6 +51,31 @@ _VALUES: Mapping[Metric, str] = {
 GUARDS: Mapping[Metric, tuple[str, ...]] = {
     "tg": ("pp",), "pp": ("tg",), "ttft": ("tg",), "e2e": (), "throughput": (), "pareto": (),
 }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Yardstick:
+    """What every run of a study is measured with, found on the deployment as it is.
+
+    `first` is the token that it says first, None when the engine does not tell; `usual_ms`
+    the milliseconds of one request.
+    """
+
+    shape: RequestShape
+    first: int | None = None
+    usual_ms: float = 0.0
+
+
+class Limit(Protocol):
+    """Something that a candidate must keep besides being fast."""
+
+    def begin(self) -> None:
+        """Look before a run."""
+        ...
+
+    def check(self, server: TrialServer, settings: Settings) -> Mapping[str, float]:
+        """Return figures after a run. Raises `OutsideError` when the limit is not kept."""
+        ...
 
 
 @dataclass(kw_only=True, slots=True)
@@ -57,13 +91,23 @@ class ServerMeasure:
     metric: Metric
     rim: Rim
     text: str
-    tell: Progress
     context: int
+    yardstick: Yardstick | None = None
+    on_yardstick: Callable[[Yardstick], None] = lambda _: None
+    captured: CapturedWorkload | None = None
+    limits: Sequence[Limit] = ()
+    run_s: float = DEFAULT_RUN_S
+    at_depth: bool = False
+    budget_s: float = 0.0
+    until_s: float | None = None  # on the clock: a run that takes longer is given up
+    patience_s: float = 60.0  # for a run, before one is known; for a load, before one is known
+    start: Callable[..., Any] = trial_server
     _stack: ExitStack = field(default_factory=ExitStack)
     _running: tuple[Settings, TrialServer] | None = None
     _tokens: tuple[int, ...] = ()
     _turn: int = 0
-    _bound_s: float = 600.0
+    _bound_s: float = 0.0
+    _load_bound_s: float | None = None
 
     def __enter__(self) -> Self:
         """Enter with no server."""
@@ -82,10 +126,14 @@ class ServerMeasure:
         """Run `settings`; what fails is an outcome with its cause."""
         began = self.rim.clock.monotonic()
         try:
-            server, fresh = self._server(settings)
-            figures = self._figures(server, warm_up=fresh)
+            figures = self._figures(self._server(settings), settings)
+        except HostUnreachable:
+            self._running = None  # its server is out of reach too
+            raise
         except (UserError, DoesNotFit, OutsideError) as error:
             self._close()
+            if self.until_s is not None and self.rim.clock.monotonic() > self._last_s():
+                raise OutOfTime from None
             return Outcome(value=None, failed=_cause(error), seconds=self._since(began))
         seconds = self._since(began)
         guards = {name: figures[name] for name in GUARDS[self.metric]}
@@ -93,59 +141,127 @@ class ServerMeasure:
             value=figures[_VALUES[self.metric]], seconds=seconds, guards=guards, figures=figures
         )
 
-    def _server(self, settings: Settings) -> tuple[TrialServer, bool]:
-        if self._running is not None and self._running[0] == settings:
-            return self._running[1], False
+    def _server(self, settings: Settings) -> TrialServer:
+        if self._running is not None and self._running[0] == settings and not self._used_up():
+            return self._running[1]
         self._close()
-        server = self._stack.enter_context(
-            trial_server(
-                self.deployment, overrides=_overrides(settings), rim=self.rim, progress=self.tell
+        server: TrialServer = self._stack.enter_context(
+            self.start(
+                self.deployment, overrides=_overrides(settings), rim=self.rim,
+                bound_s=self._load_bound(),
             )
-        )
+        )  # fmt: skip
+        self._load_bound_s = max(self.patience_s, SLOWER_BY * server.load_s)
         self._running = (dict(settings), server)
-        return server, True
+        self._turn = 0
+        self._warm_up(server)
+        return server
+
+    def _load_bound(self) -> float | None:
+        """Return how long a load may take: None when not even the budget tells."""
+        known = self._load_bound_s
+        left = self._left_s()
+        return min(known or left, left) if math.isfinite(left) else known
+
+    def _used_up(self) -> bool:
+        """Whether the next run would repeat a captured request, which a server remembers."""
+        if self.captured is None or self.yardstick is None:
+            return False
+        return self._turn >= self.captured.runs(self.yardstick.shape.count)
 
     def _close(self) -> None:
         self._running = None
         stack, self._stack = self._stack, ExitStack()
         stack.close()
 
-    def _figures(self, server: TrialServer, *, warm_up: bool) -> Mapping[str, float]:
-        shape = shape_for(
-            self.metric, self.deployment.workload, server.ready.context or self.context
-        )
+    def _warm_up(self, server: TrialServer) -> None:
+        """Send what does not count; on the first server find the yardstick by it."""
         if not self._tokens:
             self._tokens = tuple(server.client.tokenize(self.text, special=False))
-        if warm_up:
-            self._turn = 0
-            self._ask(server, plan_requests(self._tokens, shape, count=1, turn=100_003)[0])
-        planned = plan_requests(
-            self._tokens, shape, count=max(REQUESTS, 2 * shape.users), turn=self._turn
-        )
+        patient = self._patient(server)
+        first = _likely_tokens(patient, self._tokens)
+        known = self.yardstick
+        context = server.ready.context or self.context
+        workload = self.deployment.workload
+        shape = known.shape if known else shape_for(self.metric, workload, context)
+        read = self._ask(patient, warm_up(self._tokens, shape)).timings
+        if known is None:
+            speed = Speed(
+                pp=1000 * read.prompt_n / max(read.prompt_ms, 1e-3),
+                tg=1000 * read.predicted_n / max(read.predicted_ms, 1e-3),
+            )
+            shape = shape_for(
+                self.metric, workload, context, speed=speed, run_s=self.run_s,
+                at_depth=self.at_depth,
+            )  # fmt: skip
+            self.yardstick = Yardstick(shape=shape, first=first[0] if first else None)
+        elif known.first is not None and first and known.first not in first:
+            message = f"wrong output: token {known.first} is not among the {LIKELY} likeliest"
+            raise OutsideError(message, where=server.url)
+
+    def _figures(self, server: TrialServer, settings: Settings) -> Mapping[str, float]:
+        assert self.yardstick is not None  # noqa: S101 - the warm-up found it
+        shape = self.yardstick.shape
+        planned = self._planned(shape)
         self._turn += 1
+        for limit in self.limits:
+            limit.begin()
         began = self.rim.clock.monotonic()
-        answers = self._ask_all(server, planned, shape)
-        wall_s = self.rim.clock.monotonic() - began
+        answers = self._ask_all(server, planned, shape.users)
+        wall_s = self._since(began)
         if not server.alive():
             raise OutsideError("the engine died while it was measured")
-        self._bound_s = max(LEAST_BOUND_S, SLOWER_BY * wall_s)
-        return _summed(answers, wall_s, server.memory_bytes())
+        self._bound_s = max(self.patience_s, SLOWER_BY * wall_s)
+        if not self.yardstick.usual_ms:
+            usual = sum(each.wall_ms for each in answers) / len(answers)
+            self.yardstick = replace(self.yardstick, usual_ms=usual)
+            self.on_yardstick(self.yardstick)
+        figures = figures_of(answers, wall_s, server.memory_bytes())
+        for limit in self.limits:
+            figures |= limit.check(server, settings)
+        return figures
+
+    def _planned(self, shape: RequestShape) -> Sequence[PlannedRequest]:
+        if self.captured is None:
+            return plan_requests(self._tokens, shape, turn=self._turn)
+        generated = min(shape.generated, GENERATED)
+        return self.captured.plan(count=shape.count, generated=generated, turn=self._turn)
 
     def _ask_all(
-        self, server: TrialServer, planned: Sequence[PlannedRequest], shape: RequestShape
-    ) -> list[Timings]:
-        if shape.users == 1:
-            return [self._ask(server, request) for request in planned]
-        with ThreadPoolExecutor(shape.users) as users:
-            return list(users.map(partial(self._ask, server), planned))
+        self, server: TrialServer, planned: Sequence[PlannedRequest], users: int
+    ) -> list[Answered]:
+        client = self._patient(server)
+        if users > 1:
+            with ThreadPoolExecutor(users) as pool:
+                return list(pool.map(partial(self._ask, client), planned))
+        usual_ms = self.yardstick.usual_ms if self.yardstick else 0.0
+        answers: list[Answered] = []
+        for request in planned:
+            answers.append(self._ask(client, request))
+            if HALF * answers[-1].wall_ms > usual_ms > 0:
+                break
+        return answers
 
-    def _ask(self, server: TrialServer, request: PlannedRequest) -> Timings:
-        client = _patient(server, self._bound_s)
-        answer = client.completion(request.body())
-        found = timings(answer)
-        if found is None or found.predicted_n < min(request.generated, 1):
-            raise OutsideError("the engine's answer carries no timings", where=server.url)
-        return found
+    def _ask(self, client: ServerClient, request: PlannedRequest) -> Answered:
+        began = self.rim.clock.monotonic()
+        send = client.chat if request.path == "chat" else client.completion
+        found = timings(send(request.body))
+        if found is None or found.predicted_n < 1 or found.predicted_ms <= 0:
+            raise OutsideError("wrong output: the answer carries no timings", where=client.url)
+        return Answered(timings=found, wall_ms=1000 * self._since(began))
+
+    def _patient(self, server: TrialServer) -> ServerClient:
+        bound_s = max(self.patience_s, self._bound_s)
+        return replace(server.client, timeout_s=min(bound_s, self._left_s()))
+
+    def _left_s(self) -> float:
+        """Seconds until a run is given up because the budget is spent."""
+        if self.until_s is None:
+            return math.inf
+        return max(self._last_s() - self.rim.clock.monotonic(), 0.5)
+
+    def _last_s(self) -> float:
+        return (self.until_s or 0.0) + (SLACK - 1) * self.budget_s
 
     def _since(self, began: float) -> float:
         return self.rim.clock.monotonic() - began
@@ -156,39 +272,19 @@ def shown(metric: Metric, value: float) -> float:
     return 1000 / value if metric in {"ttft", "e2e"} else value
 
 
-def _summed(answers: Sequence[Timings], wall_s: float, memory: int) -> Mapping[str, float]:
-    """Return the run's figures: medians over its requests, totals for throughput."""
-    pp = median(_rate(one.prompt_n, one.prompt_ms) for one in answers)
-    tg = median(_rate(one.predicted_n, one.predicted_ms) for one in answers)
-    first_ms = median(one.prompt_ms + one.predicted_ms / max(one.predicted_n, 1) for one in answers)
-    whole_ms = median(one.prompt_ms + one.predicted_ms for one in answers)
-    drafted = sum(one.draft_n for one in answers)
-    figures = {
-        "pp": pp,
-        "tg": tg,
-        "first_per_s": 1000 / first_ms,
-        "requests_per_s": 1000 / whole_ms,
-        "throughput": sum(one.predicted_n for one in answers) / wall_s,
-        "balance": math.sqrt(pp * tg),
-        "cached": float(median(one.cache_n for one in answers)),
-        "memory_bytes": float(memory),
-    }
-    if drafted:
-        figures["accepted"] = sum(one.draft_n_accepted for one in answers) / drafted
-    return figures
-
-
-def _rate(tokens: int, milliseconds: float) -> float:
-    return 1000 * tokens / max(milliseconds, 1e-3)
+def _likely_tokens(client: ServerClient, text: Sequence[int]) -> list[int]:
+    """Return the likeliest first tokens after the text's beginning; empty when not told."""
+    answer = client.completion(first_token(text, likely=LIKELY))
+    try:
+        (first, *_) = answer["completion_probabilities"]
+        return [int(each["id"]) for each in first["top_logprobs"]]
+    except (KeyError, ValueError, TypeError):
+        return []
 
 
 def _overrides(settings: Settings) -> dict[str, Value]:
     # `none` is how a profile says that nothing speculates
-    return {name: value for name, value in settings.items() if value is not None}
-
-
-def _patient(server: TrialServer, bound_s: float) -> ServerClient:
-    return replace(server.client, timeout_s=bound_s)
+    return {name: value for name, value in spelled_out(settings).items() if value is not None}
 
 
 def _cause(error: FleetError) -> str:

@@ -52,7 +52,7 @@ def recheck(
     plain = replace(deployment, model=prepared.deployment.model)
     runs: list[tuple[int, bool, float]] = []
     with ServerMeasure(
-        deployment=plain, metric=metric, rim=rim, text=text, tell=lambda _: None, context=4096
+        deployment=plain, metric=metric, rim=rim, text=text, context=4096
     ) as measure:
         for at, ours in enumerate(ORDER):
             outcome = measure(theirs if ours else {})

@@ -6,75 +6,126 @@ the workload says, because a replayed prompt lets a server copy its own earlier 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fleet.profiles.kinds import WorkloadProfile
 
-SHORT = (256, 48)  # tokens read and generated that show a rate
+WHOLE = frozenset({"ttft", "e2e", "throughput"})  # metrics that take the workload as it is
+# tokens read, tokens generated, requests of a run: the first that is short enough is taken
+_TG = ((256, 48, 3), (128, 48, 3), (64, 48, 3), (64, 32, 3), (64, 24, 2), (64, 16, 2), (48, 12, 1))
+_PP = ((512, 24, 3), (512, 12, 3), (256, 12, 3), (256, 8, 2), (128, 8, 2), (64, 6, 1))
+_STEPS: Mapping[str, tuple[tuple[int, int, int], ...]] = {"tg": _TG, "pp": _PP, "pareto": _PP}
+WARM_UP = (48, 8)
+DEEP = 64  # tokens that follow what the requests of a deep workload share
 TEMPERATURE = 0.7  # greedy answers of small models run in circles, which flatters n-grams
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RequestShape:
-    """Tokens of one request: `shared` at its beginning, `fresh` after, then `generated`."""
+    """Tokens of one request: `shared` at its beginning, `fresh` after, then `generated`.
+
+    A run sends `count` of them, `users` at once.
+    """
 
     shared: int
     fresh: int
     generated: int
     users: int = 1
+    count: int = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Speed:
+    """Tokens a second that the deployment as it is reads and generates."""
+
+    pp: float
+    tg: float
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannedRequest:
-    """One request as token ids, and how many tokens to generate."""
+    """One request: token ids and how many to generate, or the body that was captured."""
 
-    prompt: tuple[int, ...]
+    path: str
+    body: Mapping[str, Any]
     generated: int
-    seed: int
-
-    def body(self) -> dict[str, object]:
-        """Return the body for `/completion`; the answer's length is fixed."""
-        return {
-            "prompt": list(self.prompt),
-            "n_predict": self.generated,
-            "ignore_eos": True,
-            "cache_prompt": True,
-            "temperature": TEMPERATURE,
-            "seed": self.seed,
-        }
 
 
-def shape_for(metric: str, workload: WorkloadProfile | None, context: int) -> RequestShape:
-    """Return the request that shows `metric` soonest, within `context` tokens of a slot.
+def shape_for(
+    metric: str,
+    workload: WorkloadProfile | None,
+    context: int,
+    *,
+    speed: Speed | None = None,
+    run_s: float = 4.0,
+    at_depth: bool = False,
+) -> RequestShape:
+    """Return the requests that show `metric`, within `context` tokens of a slot.
 
-    TG and PP of a chat are shown by short requests; who waits (TTFT, whole requests) and who
-    reads at depth is measured on the workload's own lengths.
+    TG and PP are shown by short requests, the shorter the slower this machine is, so that a
+    run takes about `run_s` seconds; `at_depth` puts them behind the workload's own prompt.
+    Who waits (TTFT, whole requests, throughput) is measured on the workload as it is.
     """
-    whole = metric in {"ttft", "e2e", "throughput"}
+    if metric in WHOLE:
+        return _within(_whole(metric, workload, speed, run_s), context)
+    steps = [_step(each, workload, at_depth=at_depth) for each in _STEPS[metric]]
+    shapes = [_within(each, context) for each in steps]
+    if speed is None:
+        return shapes[0]
+    return next((each for each in shapes if _seconds(each, speed) <= run_s), shapes[-1])
+
+
+def _whole(
+    metric: str, workload: WorkloadProfile | None, speed: Speed | None, run_s: float
+) -> RequestShape:
+    users = workload.users if workload else 1
     prompt = workload.prompt_tokens if workload else 512
-    shared = workload.shared_prefix_tokens if workload and whole else 0
-    generated = workload.generated_tokens if workload else 128
-    users = workload.users if workload and metric == "throughput" else 1
+    shared = workload.shared_prefix_tokens if workload else 0
+    generated = 1 if metric == "ttft" else workload.generated_tokens if workload else 128
+    shape = RequestShape(
+        shared=shared, fresh=prompt - shared, generated=generated, users=users,
+        count=max(3, 2 * users),
+    )  # fmt: skip
+    if speed is not None and _seconds(shape, speed) > run_s:
+        return replace(shape, count=max(users, 1))
+    return shape
+
+
+def _step(
+    step: tuple[int, int, int], workload: WorkloadProfile | None, *, at_depth: bool
+) -> RequestShape:
+    prompt, generated, count = step
     depth = workload.depth_tokens if workload else 0
-    if not whole:
-        prompt, generated = min(prompt, max(SHORT[0], depth)), min(generated, SHORT[1])
-    if metric == "ttft":
-        generated = 1
+    if workload and at_depth:
+        depth = max(depth, workload.prompt_tokens)
+    if depth > prompt:
+        shared, fresh = depth - DEEP, DEEP
+    else:
+        shared, fresh = 0, prompt
+    return RequestShape(shared=shared, fresh=fresh, generated=generated, count=count)
+
+
+def _within(shape: RequestShape, context: int) -> RequestShape:
+    """Return the shape cut to what a slot holds, with its shared part at most three quarters."""
     room = max(context - 8, 16)
-    generated = min(generated, room // 2)
-    prompt = min(prompt, room - generated)
-    shared = min(shared, prompt * 3 // 4)
-    return RequestShape(shared=shared, fresh=prompt - shared, generated=generated, users=users)
+    generated = min(shape.generated, room // 2)
+    prompt = min(shape.shared + shape.fresh, room - generated)
+    shared = min(shape.shared, max(prompt * 3 // 4, prompt - shape.fresh))
+    return replace(shape, shared=shared, fresh=prompt - shared, generated=generated)
+
+
+def _seconds(shape: RequestShape, speed: Speed) -> float:
+    return shape.count * (shape.fresh / speed.pp + shape.generated / speed.tg)
 
 
 def plan_requests(
-    text: Sequence[int], shape: RequestShape, *, count: int, turn: int
+    text: Sequence[int], shape: RequestShape, *, turn: int
 ) -> tuple[PlannedRequest, ...]:
-    """Cut `count` requests out of the tokens of a text; `turn` shifts where they begin.
+    """Cut a run's requests out of the tokens of a text; `turn` shifts where they begin.
 
     The shared part is the text's beginning; each fresh part starts at another token.
     """
@@ -84,13 +135,40 @@ def plan_requests(
     shared = tuple(long[: shape.shared])
     step = 389  # a prime: beginnings do not repeat for as many requests as the text has tokens
     return tuple(
-        PlannedRequest(
-            prompt=shared + _from(long, shape.shared + (turn * count + at) * step, shape.fresh),
-            generated=shape.generated,
-            seed=1000 + turn * count + at,
+        _planned(
+            shared + _from(long, shape.shared + number * step, shape.fresh), shape.generated, number
         )
-        for at in range(count)
+        for number in range(turn * shape.count, (turn + 1) * shape.count)
     )
+
+
+def warm_up(text: Sequence[int], shape: RequestShape) -> PlannedRequest:
+    """Return the request after a load that does not count; it reads what the others share."""
+    prompt, generated = WARM_UP
+    first = replace(
+        shape, fresh=min(prompt, shape.fresh), generated=min(generated, shape.generated), count=1
+    )
+    return plan_requests(text, first, turn=100_003)[0]
+
+
+def first_token(text: Sequence[int], *, likely: int) -> dict[str, Any]:
+    """Return the body that asks which `likely` tokens follow the beginning of a text."""
+    return {
+        "prompt": list(text[: WARM_UP[0]]), "n_predict": 1, "n_probs": likely, "temperature": 0,
+        "cache_prompt": False,
+    }  # fmt: skip
+
+
+def _planned(prompt: Sequence[int], generated: int, number: int) -> PlannedRequest:
+    body = {
+        "prompt": list(prompt),
+        "n_predict": generated,
+        "ignore_eos": True,  # the answer's length is fixed
+        "cache_prompt": True,
+        "temperature": TEMPERATURE,
+        "seed": 1000 + number,
+    }
+    return PlannedRequest(path="completion", body=body, generated=generated)
 
 
 def _from(tokens: Sequence[int], start: int, length: int) -> tuple[int, ...]:

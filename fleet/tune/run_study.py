@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from fleet.tune.search import Proposal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from fleet.tune.search import Purpose, Search
     from fleet.tune.search_space import Cell, Settings
@@ -81,14 +81,19 @@ class Study:
         """Whether a number of runs is the budget: then every run costs the same."""
         return self.most_trials is not None and self.budget_s is None
 
-    def next(self) -> Proposal | None:
-        """Return what to run next, None at the end."""
-        room = self.room()
-        return None if room is None else self.search.ask(room)
+    def next(self, *, pending: Sequence[Cell] = ()) -> Proposal | None:
+        """Return what to run next, None at the end; `pending` runs elsewhere at this moment."""
+        room = self.room(running=len(pending))
+        return None if room is None else self.search.ask(room, pending=pending)
 
-    def room(self) -> float | None:
-        """Return what is left to spend in the search's own costs, None when nothing is."""
-        remaining = math.inf if self.most_trials is None else self.most_trials - len(self.trials)
+    def room(self, *, running: int = 0) -> float | None:
+        """Return what is left to spend in the search's own costs, None when nothing is.
+
+        `running` trials have begun elsewhere and are spent already.
+        """
+        remaining = math.inf
+        if self.most_trials is not None:
+            remaining = self.most_trials - len(self.trials) - running
         if remaining <= 0:
             return None
         if self.counts_runs:
@@ -119,9 +124,8 @@ class Study:
             if cell is None or cell not in self.search.known:
                 continue
             asked = self.next()  # so that the search goes the way it went
-            same = asked is not None and asked.cell == cell
-            proposal = asked if same and asked else Proposal(cell=cell, purpose=purpose)
-            self.take(proposal, outcome)
+            wrote = Proposal(cell=cell, purpose=purpose)
+            self.take(asked if asked == wrote else wrote, outcome)
             count += 1
         return count
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     Flags = NDArray[np.bool_]
 
 Purpose = Literal["default", "explore", "confirm"]
-Stopped = Literal["budget", "nothing-more-to-gain", "default-fails", "most-runs"]
+Stopped = Literal["budget", "nothing-more-to-gain", "default-fails", "most-runs", "roofline"]
 
 ANCHOR = 8
 TOO_LITTLE = 0.0004  # expected improvement in log value
@@ -104,6 +104,7 @@ class Search:
         self.model = SurfaceModel(space.params, np.random.default_rng(seed))
         self.runs: list[Run] = []
         self.stopped: Stopped = "budget"
+        self.at_roofline = False  # set from outside: nothing can be faster than what is known
         self._rng = np.random.default_rng([seed, 1])
         self._cells: Ints = np.array(space.allowed, dtype=np.int64)
         self._order = {cell: at for at, cell in enumerate(space.allowed)}
@@ -157,9 +158,11 @@ class Search:
             return Proposal(cell=default, purpose="default")
         if self._candidate is not None:
             return self._confirm(left)
-        explored = self._most_promising(pending)
+        explored = None if self.at_roofline else self._most_promising(pending)
         if explored is None or left < self._reserve() + self.cost(explored):
             self.stopped = "nothing-more-to-gain" if explored is None else "budget"
+            if self.at_roofline:
+                self.stopped = "roofline"
             return self._begin_to_confirm(left)
         if self._since_default() >= ANCHOR and default not in pending:
             return Proposal(cell=default, purpose="default")

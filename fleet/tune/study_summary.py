@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.tune.measure_server import shown
 from fleet.tune.paired_ratio import Ratio, paired_ratio, robust_deviation, smallest_provable_gain
+from fleet.tune.speculation_kinds import spelled_out
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,7 +35,7 @@ class TradeOff:
     def as_json(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
         return {
-            "settings": self.settings,
+            "settings": spelled_out(self.settings),
             "gain": round(self.gain, 5),
             "harms": self.guard,
             "ratio": round(math.exp(self.ratio.log_ratio), 5),
@@ -108,11 +109,19 @@ class StudySummary:
 
 
 def summarise_study(
-    study: Study, *, metric: Metric, trade_offs: tuple[TradeOff, ...] = ()
+    study: Study,
+    *,
+    metric: Metric,
+    trade_offs: tuple[TradeOff, ...] = (),
+    verdict: Verdict | None = None,
+    stopped: str | None = None,
 ) -> StudySummary:
-    """Return the summary of a study with at least one run of the default."""
+    """Return the summary of a study with at least one run of the default.
+
+    `verdict` and `stopped` are those of a study that has ended, None to judge it now.
+    """
     search, space = study.search, study.search.space
-    verdict = search.verdict()
+    verdict = verdict or search.verdict()
     default, best = space.settings(space.default), space.settings(verdict.cell)
     noise = search.model.noise
     level = median(_values(study, space.default))
@@ -137,7 +146,7 @@ def summarise_study(
         provable_gain=smallest_provable_gain(noise, max(verdict.pairs, 2)),
         trials=tuple(study.trials),
         spent_s=study.spent_s,
-        stopped=search.stopped if study.next() is None else "budget",
+        stopped=stopped or (search.stopped if study.next() is None else "budget"),
         trade_offs=trade_offs,
         effects=_effects(study),
     )
@@ -186,7 +195,11 @@ def _effects(study: Study) -> tuple[Effect, ...]:
 
 
 def _scored(settings: Settings, score: float, ci: tuple[float, float]) -> Mapping[str, Any]:
-    return {"settings": settings, "score": round(score, 4), "ci": [round(bound, 4) for bound in ci]}
+    return {
+        "settings": spelled_out(settings),
+        "score": round(score, 4),
+        "ci": [round(bound, 4) for bound in ci],
+    }
 
 
 def _sorted(one: float, other: float) -> tuple[float, float]:

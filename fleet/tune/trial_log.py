@@ -1,14 +1,15 @@
 """The study on disk: append-only JSON lines, one atomic line an event.
 
-`{"study": {...}}` opens a study and says what it depends on, `{"trial": {...}}` is one run,
-`{"end": {...}}` its result. The newest study of the file counts; a line that a kill cut short
-is passed over.
+`{"study": {...}}` opens a study and says what it depends on, `{"yardstick": {...}}` what its
+runs are measured with, `{"running": {...}}` that a lane began a run, `{"trial": {...}}` is one
+run, `{"end": {...}}` its result. The newest study of the file counts; a line that a kill cut
+short is passed over. Several controllers may write into one log.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.effects.files import append_line, read_text
@@ -27,11 +28,18 @@ Logged = tuple["Settings", "Purpose", Outcome]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LoggedStudy:
-    """The newest study of a log: what it depends on, its runs, its end when it has one."""
+    """The newest study of a log: what it depends on, its runs, its end when it has one.
+
+    `running` are the runs that began and have not ended, by lane: the settings, and the
+    process that runs them (which may be gone). `lanes` are the hosts that ran anything.
+    """
 
     key: Mapping[str, Any]
     trials: tuple[Logged, ...]
     end: Mapping[str, Any] | None
+    yardstick: Mapping[str, Any] | None = None
+    running: Mapping[str, tuple[Settings, int]] = field(default_factory=dict)
+    lanes: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,11 +52,23 @@ class TrialLog:
         """Open a new study."""
         self._append({"study": dict(key), "at": at})
 
-    def add(self, trial: Trial, *, at: str) -> None:
+    def measure_with(self, yardstick: Mapping[str, Any]) -> None:
+        """Write down what the runs of this study are measured with."""
+        self._append({"yardstick": dict(yardstick)})
+
+    def running(self, lane: str, settings: Settings, *, process: int) -> None:
+        """Say that `lane` begins a run."""
+        self._append({"running": {"lane": lane, "settings": settings, "process": process}})
+
+    def dropped(self, lane: str) -> None:
+        """Say that what `lane` began will never end."""
+        self._append({"dropped": lane})
+
+    def add(self, trial: Trial, *, lane: str, at: str) -> None:
         """Write one run down."""
         event = {
-            "number": trial.number, "settings": trial.settings, "purpose": trial.purpose,
-            **asdict(trial.outcome),
+            "number": trial.number, "lane": lane, "settings": trial.settings,
+            "purpose": trial.purpose, **asdict(trial.outcome),
         }  # fmt: skip
         self._append({"trial": event, "at": at})
 
@@ -70,17 +90,36 @@ class TrialLog:
 
 def newest_study(lines: list[str]) -> LoggedStudy | None:
     """Read the newest study out of a log's lines; damaged lines are passed over."""
-    key: Mapping[str, Any] | None = None
+    found: LoggedStudy | None = None
     trials: list[Logged] = []
-    end: Mapping[str, Any] | None = None
     for event in map(_event, lines):
         if "study" in event:
-            key, trials, end = event["study"], [], None
-        elif "trial" in event:
-            trials.append(_logged(event["trial"]))
-        elif "end" in event:
-            end = event["end"]
-    return None if key is None else LoggedStudy(key=key, trials=tuple(trials), end=end)
+            trials = []
+            found = LoggedStudy(key=event["study"], trials=(), end=None)
+        elif found is not None:
+            found = _with(found, event, trials)
+    return None if found is None else replace(found, trials=tuple(trials))
+
+
+def _with(found: LoggedStudy, event: Mapping[str, Any], trials: list[Logged]) -> LoggedStudy:
+    if "trial" in event:
+        trials.append(_logged(event["trial"]))
+        return _without(found, event["trial"].get("lane", ""))
+    if "running" in event:
+        began = event["running"]
+        running = {**found.running, began["lane"]: (began["settings"], began["process"])}
+        lanes = found.lanes | {str(began["lane"]).rpartition("/")[0]}
+        return replace(found, running=running, lanes=lanes)
+    if "dropped" in event:
+        return _without(found, event["dropped"])
+    if "yardstick" in event:
+        return replace(found, yardstick=event["yardstick"])
+    return replace(found, end=event["end"]) if "end" in event else found
+
+
+def _without(found: LoggedStudy, lane: str) -> LoggedStudy:
+    left = {name: each for name, each in found.running.items() if name != lane}
+    return replace(found, running=left)
 
 
 def _event(line: str) -> Mapping[str, Any]:

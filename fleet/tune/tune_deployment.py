@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -12,33 +12,42 @@ from fleet.compiler.compile_deployment import runtime_of
 from fleet.deploy.prepare import prepare
 from fleet.effects.files import write_atomically
 from fleet.effects.lock import held
+from fleet.effects.machine import LOCAL
+from fleet.effects.termination import term_interrupts
 from fleet.errors import OutsideError, UserError
 from fleet.tune.candidate_space import Ground, candidate_space
-from fleet.tune.measure_server import ServerMeasure, shown
+from fleet.tune.judgement import judgement_json, judgement_of
+from fleet.tune.make_room import room_for_trials
+from fleet.tune.measure_server import DEFAULT_RUN_S, ServerMeasure, Yardstick, shown
 from fleet.tune.paired_ratio import lower, robust_deviation, smallest_provable_gain
-from fleet.tune.run_study import Study, run_study
+from fleet.tune.request_plan import RequestShape
+from fleet.tune.run_study import Study
 from fleet.tune.search import Search
 from fleet.tune.search_space import make_space
+from fleet.tune.shared_study import Lane, SharedStudy
+from fleet.tune.speculation_kinds import spelled_out
 from fleet.tune.study_summary import StudySummary, TradeOff, guard_ratio, summarise_study
 from fleet.tune.trial_log import TrialLog
 from fleet.tune.tuned_profile import Provenance, tuned_profile_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from fleet.deploy.bring_up import Progress
     from fleet.deploy.prepare import Prepared
     from fleet.deploy.rim import Rim
     from fleet.profiles.kinds import Deployment, WorkloadProfile
     from fleet.tune.candidate_space import CandidateSpace, Metric
-    from fleet.tune.run_study import Measure, Trial
+    from fleet.tune.captured_requests import CapturedWorkload
+    from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Cell, Settings
 
 DEFAULT_BUDGET_S = 600.0
 MARGIN = math.log(1.01)  # a gain below 1% is not worth another profile
 HARM = 0.98  # of a guard over the confirming pairs
 PLAIN_HARM = 0.9  # of a guard in one run: not worth confirming
-AT_ROOFLINE = 0.93
+RUNS = 100  # that a budget should hold at least, where the requests can be so short
+LEAST_RUN_S = 1.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +56,7 @@ class TuneOptions:
 
     metric: Metric
     workload: WorkloadProfile | None = None
+    captured: CapturedWorkload | None = None  # requests of a file in the workload's place
     budget_s: float | None = None
     trials: int | None = None
     lossy: bool = False
@@ -54,6 +64,8 @@ class TuneOptions:
     to: str | None = None
     fresh: bool = False
     seed: int = 0
+    confirm: Callable[[str], bool] = lambda _: False  # asked before a serving server is stopped
+    say: Callable[[str], None] = lambda _: None  # what should stay on the screen
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -76,27 +88,40 @@ def tune_deployment(
 ) -> Tuned:
     """Search the best settings of `deployment` and write them down when they are proven.
 
-    A server that serves is left alone: each candidate runs on a server and port of its own.
-    `text` is what prompts are cut from. Raises `UserError`, `OutsideError` when not even the
-    deployment as it is can be measured.
+    A server that serves is left alone where a second copy fits beside it, else it is stopped
+    and started again: each candidate runs on a server and port of its own. `text` is what
+    prompts are cut from. Raises `UserError`, `OutsideError` when not even the deployment as
+    it is can be measured.
     """
+    began_s = rim.clock.monotonic()
     deployment = replace(deployment, workload=options.workload or deployment.workload)
     runtime = runtime_of(deployment)
     prepared = prepare(deployment, runtime=runtime, rim=rim, progress=progress, use_tuned=False)
-    ground = _ground(prepared, options)
-    candidates = candidate_space(options.metric, ground)
-    with held(study_path(rim, deployment.name, options.metric).with_suffix(".lock")):
-        log = TrialLog(path=study_path(rim, deployment.name, options.metric))
-        study, resumed = _open(log, candidates, _key(prepared, options, candidates), options, rim)
+    candidates = candidate_space(options.metric, _ground(prepared, options))
+    log = TrialLog(path=study_path(rim, deployment.name, options.metric))
+    with (
+        term_interrupts(),
+        held(rim.folders.state / "tune" / f"on-{LOCAL}.lock"),
+        room_for_trials(prepared, rim=rim, confirm=options.confirm, progress=progress),
+    ):
+        opened = _open(log, candidates, _key(prepared, options, candidates), options, rim)
+        opened = replace(opened, began_s=began_s)
         measure = ServerMeasure(
             deployment=prepared.deployment, metric=options.metric, rim=rim, text=text,
-            tell=lambda _: None, context=_context(ground),
+            context=_context(prepared), captured=options.captured, run_s=_run_s(options),
+            at_depth=options.workload is not None, yardstick=opened.yardstick,
+            on_yardstick=lambda found: log.measure_with(asdict(found)), until_s=opened.until_s,
+            budget_s=_budget_s(options) or 0.0,
         )  # fmt: skip
         with measure:
-            summary = _run(study, measure, log, options, rim=rim, progress=progress)
+            lanes = [Lane(name=LOCAL, measure=measure)]
+            summary = _run(opened, lanes, log, options, rim=rim, progress=progress)
         path = _write(summary, prepared, options, rim) if summary.verdict.accepted else None
-        log.end(summary.as_json(profile=path), at=rim.clock.now().isoformat())
-    return Tuned(summary=summary, profile=path, resumed=resumed, left_out=candidates.left_out)
+        judged = judgement_json(summary.verdict, summary.trade_offs, candidates.space)
+        log.end({**summary.as_json(profile=path), "judged": judged}, at=rim.clock.now().isoformat())
+    return Tuned(
+        summary=summary, profile=path, resumed=opened.resumed, left_out=candidates.left_out
+    )
 
 
 def study_path(rim: Rim, name: str, metric: str) -> Path:
@@ -104,7 +129,15 @@ def study_path(rim: Rim, name: str, metric: str) -> Path:
     return rim.folders.state / "tune" / name / f"{metric}.jsonl"
 
 
-def read_study(rim: Rim, name: str, metric: Metric) -> StudySummary:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReadStudy:
+    """A study as its log tells it, and the profile it wrote."""
+
+    summary: StudySummary
+    profile: str | None
+
+
+def read_study(rim: Rim, name: str, metric: Metric) -> ReadStudy:
     """Return the newest study of `name` for `metric` as its log tells it. Raises `UserError`."""
     path = study_path(rim, name, metric)
     logged = TrialLog(path=path).newest()
@@ -116,12 +149,18 @@ def read_study(rim: Rim, name: str, metric: Metric) -> StudySummary:
     study = Study(search=Search(space, seed=logged.key["seed"], margin=MARGIN, defaults=2))
     study.replay(logged.trials)
     _need_a_default(study)
-    return summarise_study(study, metric=metric)
+    end = logged.end or {}
+    judged = judgement_of(end.get("judged"), space)
+    summary = summarise_study(
+        study, metric=metric, trade_offs=judged.trade_offs if judged else (),
+        verdict=judged.verdict if judged else None, stopped=end.get("stopped", "not ended"),
+    )  # fmt: skip
+    return ReadStudy(summary=summary, profile=end.get("profile"))
 
 
 def _run(
-    study: Study,
-    measure: Measure,
+    opened: _Opened,
+    lanes: Sequence[Lane],
     log: TrialLog,
     options: TuneOptions,
     *,
@@ -129,33 +168,41 @@ def _run(
     progress: Progress,
 ) -> StudySummary:
     """Run until a gain is proven that harms nothing, or nothing is left to run."""
+    study = opened.study
     trade_offs: list[TradeOff] = []
-    search = study.search
 
-    def on_trial(trial: Trial) -> None:
-        log.add(trial, at=rim.clock.now().isoformat())
+    def judge(trial: Trial) -> None:
         if not options.trade_offs and _plainly_harmful(trial, study.trials):
             study.search.bar(trial.cell)
-        progress(_told(trial, study, options.metric))
-        if trial.number == search.defaults and trial.outcome.value is not None:
-            progress(_provable(study))
 
-    while True:
-        before = len(study.trials)
-        run_study(study, measure, on_trial=on_trial)
-        _need_a_default(study)
-        verdict = search.verdict()
+    def tell(trial: Trial) -> None:
+        progress(_told(trial, study, options.metric))
+        if trial.number == study.search.defaults and len(study.search.model):
+            options.say(_provable(study))
+
+    def settle() -> bool:
+        """Bar what harms a guard, or ask for more pairs; whether the study goes on."""
+        verdict = study.search.verdict()
         harm = _harm(study, verdict.cell) if verdict.accepted else None
         if harm is None:
-            break
-        stuck = len(study.trials) == before
-        undecided = not stuck and harm.ratio.log_ratio + harm.ratio.deviation > math.log(HARM)
-        if undecided and study.room() is not None and search.confirm_again(verdict.cell):
-            continue
+            return False
+        undecided = harm.ratio.log_ratio + harm.ratio.deviation > math.log(HARM)
+        if undecided and study.room() is not None and study.search.confirm_again(verdict.cell):
+            return True
         trade_offs.append(replace(harm, gain=verdict.gain))
         if options.trade_offs:
-            break
-        search.bar(verdict.cell)
+            return False
+        study.search.bar(verdict.cell)
+        return True
+
+    shared = SharedStudy(
+        study=study, log=log, clock=rim.clock, judge=judge, settle=settle, tell=tell,
+        say=options.say, until_s=opened.until_s, taken=opened.resumed_from, began_s=opened.began_s,
+    )  # fmt: skip
+    for trial in study.trials:
+        judge(trial)
+    shared.run(lanes)
+    _need_a_default(study)
     return summarise_study(study, metric=options.metric, trade_offs=tuple(trade_offs))
 
 
@@ -188,24 +235,60 @@ def _plainly_harmful(trial: Trial, trials: list[Trial]) -> bool:
     return False
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Opened:
+    """The study to go on with; `resumed_from` counts the log's runs, `resumed` those used."""
+
+    study: Study
+    resumed: int = 0
+    resumed_from: int = 0
+    yardstick: Yardstick | None = None
+    until_s: float | None = None  # on the clock
+    began_s: float = 0.0
+
+
 def _open(
     log: TrialLog,
     candidates: CandidateSpace,
     key: Mapping[str, Any],
     options: TuneOptions,
     rim: Rim,
-) -> tuple[Study, int]:
+) -> _Opened:
     """Return the study to go on with: the newest of the log if it is this one and not ended."""
-    budget = options.budget_s
-    if budget is None and options.trials is None:
-        budget = DEFAULT_BUDGET_S
+    budget = _budget_s(options)
     search = Search(candidates.space, seed=options.seed, margin=MARGIN, defaults=2)
     study = Study(search=search, budget_s=budget, most_trials=options.trials)
     newest = None if options.fresh else log.newest()
+    resumed, count, yardstick = 0, 0, None
     if newest is not None and newest.key == key and newest.end is None:
-        return study, study.replay(newest.trials)
-    log.begin(key, at=rim.clock.now().isoformat())
-    return study, 0
+        resumed, count = study.replay(newest.trials), len(newest.trials)
+        yardstick = _yardstick(newest.yardstick)
+    else:
+        log.begin(key, at=rim.clock.now().isoformat())
+    until = None
+    if budget is not None:
+        until = rim.clock.monotonic() + max(budget - study.spent_s, 0.0)
+    return _Opened(
+        study=study, resumed=resumed, resumed_from=count, yardstick=yardstick, until_s=until
+    )
+
+
+def _yardstick(raw: Mapping[str, Any] | None) -> Yardstick | None:
+    if raw is None:
+        return None
+    return Yardstick(**{**raw, "shape": RequestShape(**raw["shape"])})
+
+
+def _budget_s(options: TuneOptions) -> float | None:
+    if options.budget_s is None and options.trials is None:
+        return DEFAULT_BUDGET_S
+    return options.budget_s
+
+
+def _run_s(options: TuneOptions) -> float:
+    """Return how long a run should take, so that the budget holds enough of them."""
+    budget = _budget_s(options)
+    return DEFAULT_RUN_S if budget is None else min(DEFAULT_RUN_S, max(budget / RUNS, LEAST_RUN_S))
 
 
 def _key(prepared: Prepared, options: TuneOptions, candidates: CandidateSpace) -> dict[str, Any]:
@@ -215,7 +298,7 @@ def _key(prepared: Prepared, options: TuneOptions, candidates: CandidateSpace) -
     return {
         "deployment": prepared.deployment.name,
         "metric": options.metric,
-        "workload": workload.name if workload else None,
+        "workload": options.captured.name if options.captured else workload and workload.name,
         "fingerprint": prepared.host.fingerprint,
         "build": prepared.build.name,
         "model_digest": prepared.model.digest if prepared.model else "",
@@ -245,8 +328,8 @@ def _ground(prepared: Prepared, options: TuneOptions) -> Ground:
     )
 
 
-def _context(ground: Ground) -> int:
-    context = ground.now("ctx_size")
+def _context(prepared: Prepared) -> int:
+    context = dict(prepared.launches[0].settings).get("ctx_size")
     return context if isinstance(context, int) and context > 0 else 4096
 
 
@@ -266,7 +349,7 @@ def _told(trial: Trial, study: Study, metric: Metric) -> str:
     changed = _changed(study, trial.settings) or "as it is"
     best = study.search.best_so_far()
     time = f"{max(study.left_s, 0):.0f} s left"
-    if study.most_trials is not None:
+    if study.most_trials is not None and study.budget_s is None:
         time = f"{study.most_trials - trial.number} trials left"
     gain = f", best so far {best:+.1%}" if best else ""
     return f"trial {trial.number} ({trial.purpose}): {changed}: {found}{gain}, {time}"
@@ -301,5 +384,7 @@ def _write(summary: StudySummary, prepared: Prepared, options: TuneOptions, rim:
     )
     folder = rim.folders.config / "profiles" / "tuned"
     path = Path(options.to) if options.to else folder / f"{name}-{options.metric}.yaml"
-    write_atomically(path, tuned_profile_yaml(provenance, summary.changed, summary.measured))
+    write_atomically(
+        path, tuned_profile_yaml(provenance, spelled_out(summary.changed), summary.measured)
+    )
     return str(path)

@@ -1,0 +1,57 @@
+"""The figures of one run out of its answers: rates, waiting, reuse, acceptance."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.observe.observation import Timings
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answered:
+    """One answer: what the server says it took, and what its user waited in milliseconds."""
+
+    timings: Timings
+    wall_ms: float
+
+    @property
+    def first_ms(self) -> float:
+        """Milliseconds to the first token, the wait for a slot included."""
+        decode = self.timings.predicted_ms
+        return max(self.wall_ms - decode, 0.0) + decode / max(self.timings.predicted_n, 1)
+
+
+def figures_of(answers: Sequence[Answered], wall_s: float, memory: int) -> dict[str, float]:
+    """Return medians over the run's requests, totals for throughput; rates are larger-better.
+
+    `tg` counts tokens that were kept, so that a rejected draft is time lost.
+    """
+    told = [each.timings for each in answers]
+    pp = median(_rate(one.prompt_n, one.prompt_ms) for one in told)
+    tg = median(_rate(one.predicted_n, one.predicted_ms) for one in told)
+    whole = sum(one.prompt_n + one.cache_n for one in told)
+    drafted = sum(one.draft_n for one in told)
+    figures = {
+        "pp": pp,
+        "tg": tg,
+        "first_per_s": 1000 / median(max(each.first_ms, 1e-3) for each in answers),
+        "requests_per_s": 1000 / median(max(each.wall_ms, 1e-3) for each in answers),
+        "throughput": sum(one.predicted_n for one in told) / max(wall_s, 1e-6),
+        "balance": math.sqrt(pp * tg),
+        "prefill_s": sum(one.prompt_ms for one in told) / 1000 / len(told),
+        "reuse": sum(one.cache_n for one in told) / max(whole, 1),
+        "memory_bytes": float(memory),
+    }
+    if drafted:
+        figures["accepted"] = sum(one.draft_n_accepted for one in told) / drafted
+    return figures
+
+
+def _rate(tokens: int, milliseconds: float) -> float:
+    return 1000 * tokens / max(milliseconds, 1e-3)
