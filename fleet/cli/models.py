@@ -73,20 +73,21 @@ def rm(name: ModelName, yes: Yes = False, as_json: Json = False) -> None:
 @app.command()
 def prune(
     with_models: Annotated[
-        bool, typer.Option("--models", help="Also models that nothing uses")
-    ] = False,
+        bool, typer.Option("--models/--keep-models", help="Also models that nothing uses")
+    ] = True,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what fleet made and nothing needs: failed generations, partial files."""
-    items = prunable(Rim(), with_models=with_models)
+    """Remove what fleet made and nothing needs: old generations, partial files, images, models."""
+    rim = Rim()
+    items = prunable(rim, with_models=with_models)
     if not as_json:
         _print(items)
     total = ByteSize(sum(item.size for item in items))
     if items and not confirmed(f"remove these, {total}?", yes=yes):
         raise NotAsWanted("nothing was removed", fix="say `--yes` to do it")
     for item in items:
-        remove(item)
+        remove(item, rim)
     if as_json:
         print_json({"removed": [_json(item) for item in items]})
     else:
@@ -102,8 +103,8 @@ def _profile(name: str, profiles: Sequence[str]) -> ModelProfile:
 
 def _json(item: ShelfItem) -> dict[str, Any]:
     return {
-        "kind": item.kind, "name": item.name, "path": str(item.path), "bytes": int(item.size),
-        "used_by": list(item.used_by),
+        "kind": item.kind, "name": item.name, "bytes": int(item.size),
+        "path": str(item.path) if item.path else None, "used_by": list(item.used_by),
     }  # fmt: skip
 
 

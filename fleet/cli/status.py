@@ -49,9 +49,15 @@ def logs(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on until the server ends")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Print the engine's log since the last start."""
+    if follow and as_json:
+        raise typer.BadParameter("a log that goes on is no one document: leave out `--follow`")
     host, server = last_server(name, Rim())
+    if as_json:
+        print_json({"deployment": name, "server": server.server, "lines": [*host.logs(server)]})
+        return
     for line in host.logs(server, follow=follow):
         sys.stdout.write(f"{line}\n")
         if follow:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 from fleet.compiler.compile_deployment import runtime_of
 from fleet.deploy.api_keys import ensure_key, read_key
 from fleet.deploy.await_ready import Ready, await_ready, load_bound, verify
+from fleet.deploy.capture import stop_capture
 from fleet.deploy.check_fit import check_fit
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import (
@@ -150,6 +151,7 @@ def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer
         if record is not None:
             down = replace(record, wanted="down", at=rim.clock.now().isoformat())
             write_record(rim.folders, down)
+        stop_capture(name, rim)
         for server in ended:
             progress(f"stopping {server.server}")
             work.stop(server)

@@ -1,9 +1,11 @@
-"""The models and leftovers that fleet keeps on this machine: list, remove."""
+"""The models, images and leftovers that fleet keeps on this machine: list, remove."""
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.deploy.generations import deployment_folder, read_generations, read_record, recorded
@@ -14,18 +16,26 @@ from fleet.sizes import ByteSize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
+    from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.rim import Rim
+
+# what `fleet build` makes carries both; what others built or pulled has neither
+BUILT_LABEL = "fleet.containerfile.digest"
+BUILT_NAME = "localhost/fleet/"
+ROLLBACKS = 1  # generations before the wanted one that `prune` leaves
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ShelfItem:
-    """A folder or file that fleet made; `used_by` names deployments that are up with it."""
+    """A folder, file or image that fleet made; `used_by` names deployments that are up with it.
+
+    `path` is None for an image.
+    """
 
     kind: str
     name: str
-    path: Path
+    path: Path | None
     size: ByteSize
     used_by: tuple[str, ...] = ()
 
@@ -34,11 +44,11 @@ def models(rim: Rim) -> tuple[ShelfItem, ...]:
     """Return the models that fleet fetched, by name."""
     root = models_folder(rim)
     folders = sorted(path for path in root.glob("*") if path.is_dir())
-    users = _users(rim)
+    users = [(name, launch.model_path) for name, launch in _wanted_up(rim)]
     return tuple(
         ShelfItem(
             kind="model", name=folder.name, path=folder, size=ByteSize(folder_bytes(folder)),
-            used_by=tuple(name for name, model in users if model.startswith(f"{folder}/")),
+            used_by=tuple(name for name, model in users if _below(model, folder)),
         )
         for folder in folders
     )  # fmt: skip
@@ -52,20 +62,23 @@ def remove_model(name: str, rim: Rim) -> ShelfItem:
     if found.used_by:
         fix = f"`fleet down {found.used_by[0]}` first"
         raise UserError(f"{', '.join(found.used_by)} runs on it", where=name, fix=fix)
-    remove(found)
+    remove(found, rim)
     return found
 
 
 def prunable(rim: Rim, *, with_models: bool) -> tuple[ShelfItem, ...]:
-    """Return what can go: stale generations, damaged and partial files, unused models if asked."""
-    items = [*_old_generations(rim), *_leftovers(rim)]
+    """Return what nothing needs: old and failed generations, partial files, images, models."""
+    items = [*_old_generations(rim), *_leftovers(rim), *_images(rim)]
     if with_models:
         items += [item for item in models(rim) if not item.used_by]
     return tuple(items)
 
 
-def remove(item: ShelfItem) -> None:
+def remove(item: ShelfItem, rim: Rim) -> None:
     """Remove one item. Raises `OutsideError`."""
+    if item.path is None:
+        rim.commands.run(("podman", "image", "rm", item.name)).checked(fix="see `podman ps -a`")
+        return
     try:
         if item.path.is_dir():
             shutil.rmtree(item.path)
@@ -76,8 +89,8 @@ def remove(item: ShelfItem) -> None:
         raise OutsideError(message, where=str(item.path), fix="check its owner and mode") from None
 
 
-def _users(rim: Rim) -> list[tuple[str, str]]:
-    """Return deployment and model path of everything that is recorded as up."""
+def _wanted_up(rim: Rim) -> list[tuple[str, LaunchConfig]]:
+    """Return deployment and launch of everything that is recorded as up."""
     found = []
     for name in recorded(rim.folders):
         record = read_record(rim.folders, name)
@@ -85,23 +98,43 @@ def _users(rim: Rim) -> list[tuple[str, str]]:
             continue
         for made in read_generations(rim.folders, name):
             if made.number == record.generation:
-                found += [(name, launch.model_path or "") for launch in made.launches]
+                found += [(name, launch) for launch in made.launches]
     return found
 
 
+def _below(file: str | None, folder: Path) -> bool:
+    return file is not None and Path(file).resolve().is_relative_to(folder.resolve())
+
+
 def _old_generations(rim: Rim) -> Iterator[ShelfItem]:
-    """Yield generations that never became ready, and all of a deployment that is down."""
+    """Yield all but the wanted generation and the one that `rollback` goes to."""
     for name in recorded(rim.folders):
         record = read_record(rim.folders, name)
-        for made in read_generations(rim.folders, name):
-            current = record is not None and made.number == record.generation
-            if not made.ready and not current:
+        wanted = record.generation if record else 0
+        kept = read_generations(rim.folders, name)
+        before = [each.number for each in kept if each.ready and each.number < wanted]
+        needed = {wanted, *before[-ROLLBACKS:]}
+        for made in kept:
+            if made.number not in needed:
                 folder = deployment_folder(rim.folders, name) / "generations"
                 path = folder / f"{made.number:06}.json"
                 label = f"{name}, generation {made.number}"
                 yield ShelfItem(
                     kind="generation", name=label, path=path, size=ByteSize(path.stat().st_size)
                 )
+
+
+def _images(rim: Rim) -> Iterator[ShelfItem]:
+    """Yield images that fleet built and neither a container nor a deployment that is up uses."""
+    words = ("podman", "images", "--filter", f"label={BUILT_LABEL}", "--format", "json")
+    said = rim.commands.run(words, timeout_s=60.0)
+    used = {launch.image for _, launch in _wanted_up(rim)}
+    listed = json.loads(said.stdout or "[]") if said.ok else []
+    # an image of two names is listed twice, with both
+    named = {name: image for image in listed for name in image.get("Names") or ()}
+    for name, image in named.items():
+        if name.startswith(BUILT_NAME) and name not in used and not image["Containers"]:
+            yield ShelfItem(kind="image", name=name, path=None, size=ByteSize(int(image["Size"])))
 
 
 def _leftovers(rim: Rim) -> Iterator[ShelfItem]:

@@ -104,6 +104,8 @@ class PodmanHost:
                 break
         self._keep_log(found)
         self.socket.delete(f"/containers/{container}", force=True)
+        for secret in found["Config"].get("Secrets") or ():
+            self.socket.delete(f"/secrets/{secret['Name']}")
 
     def logs(self, server: RunningServer, *, follow: bool = False) -> Iterator[str]:
         """Yield the container's lines, or those kept when it was removed."""

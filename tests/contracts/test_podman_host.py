@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 from dataclasses import replace
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 ANYWHERE = "0.0.0.0"  # noqa: S104 - of the container's own network
 
 pytestmark = pytest.mark.podman
+NAME = f"contract-{os.getpid()}"  # two runs at once share one podman
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def host(_socket: PodmanHost, folders: Folders) -> Iterator[PodmanHost]:
     made = replace(_socket, folders=folders)
     yield made
     for server in made.running():
-        if server.deployment.startswith("contract"):
+        if server.deployment.startswith(NAME):
             made.stop(server)
 
 
@@ -58,7 +60,7 @@ def launch(engine_image: str, tiny_models: Mapping[str, Path]) -> LaunchConfig:
         "-np", "1", "-t", "1", "-lv", "4", "--no-warmup",
     )  # fmt: skip
     return LaunchConfig(
-        deployment="contract", server="main", host="local", engine="llama.cpp", build=None,
+        deployment=NAME, server="main", host="local", engine="llama.cpp", build=None,
         program="llama-server", argv=argv, image=engine_image, port=port, network="bridge",
         mounts=(Mount(source=str(model.parent), target="/models"),), model_path=str(model),
         settings=(("ctx_size", 512), ("parallel", 1)),
@@ -105,13 +107,13 @@ def test_the_container_is_hardened(host: PodmanHost, launch: LaunchConfig) -> No
 def test_the_key_is_a_secret_file_and_nowhere_else(
     host: PodmanHost, launch: LaunchConfig, folders: Folders
 ) -> None:
-    secret = SecretFile(name="fleet-contract-api-key", target="/run/secrets/fleet-api-key")
+    secret = SecretFile(name=f"fleet-{NAME}-api-key", target="/run/secrets/fleet-api-key")
     server = host.start(
         replace(launch, argv=(*launch.argv, "--api-key-file", secret.target), secrets=(secret,)),
         generation=1,
     )
     wait_until_ready(client_of(server))
-    key = ensure_key(folders, "contract")
+    key = ensure_key(folders, NAME)
 
     with pytest.raises(OutsideError, match="401"):
         client_of(server).props()
@@ -121,6 +123,9 @@ def test_the_key_is_a_secret_file_and_nowhere_else(
     ).stdout
     assert key not in inspected
     assert not any(key in line for line in host.logs(server))
+
+    host.stop(server)
+    assert host.socket.get(f"/secrets/{secret.name}/json") is None
 
 
 def test_a_container_of_others_is_never_touched(host: PodmanHost, launch: LaunchConfig) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 pytestmark = pytest.mark.podman
+BOXED = f"boxed-{os.getpid()}"  # two runs at once share one podman
 
 
 @pytest.fixture
@@ -32,17 +34,17 @@ def words(
         f"kind: engine\n{head}boxed-engine\nengine: llama.cpp\nimage: {engine_image}\n"
     )
     (folder / "d.yaml").write_text(
-        f"kind: deployment\n{head}boxed\nhardware: auto\nmodel: boxed-model\n"
+        f"kind: deployment\n{head}{BOXED}\nhardware: auto\nmodel: boxed-model\n"
         f"engine: boxed-engine\nport: {free_port()}\nsettings:\n  ctx_size: 512\n  threads: 1\n"
     )
-    return ("boxed",)
+    return (BOXED,)
 
 
 @pytest.fixture(autouse=True)
 def _nothing_is_left(home: Path) -> Iterator[None]:  # noqa: ARG001 - before the folders go
     yield
-    fleet("down", "boxed", "--yes")
-    assert "fleet-boxed" not in podman("ps", "--all", "--format", "{{.Names}}")
+    fleet("down", BOXED, "--yes")
+    assert f"fleet-{BOXED}" not in podman("ps", "--all", "--format", "{{.Names}}")
 
 
 def podman(*words: str) -> str:
@@ -65,18 +67,18 @@ def test_up_status_change_rollback_down(words: tuple[str, ...]) -> None:
     changed = up(*words, "--set", "batch_size=128", "--yes")
     assert changed.json["servers"][0]["generation"] == 2
     assert changed.json["servers"][0]["container"] != server["container"]
-    assert fleet("check", "boxed").code == 0
-    assert fleet("rollback", "boxed", "--yes", "--json").json["generation"] == 1
+    assert fleet("check", BOXED).code == 0
+    assert fleet("rollback", BOXED, "--yes", "--json").json["generation"] == 1
 
-    assert fleet("down", "boxed", "--yes").code == 0
-    assert fleet("status", "boxed", "--json").json == {"servers": []}
-    assert "model loaded" in fleet("logs", "boxed").out
+    assert fleet("down", BOXED, "--yes").code == 0
+    assert fleet("status", BOXED, "--json").json == {"servers": []}
+    assert "model loaded" in fleet("logs", BOXED).out
 
 
 def test_a_container_of_others_under_the_name_is_left_alone(
     words: tuple[str, ...], engine_image: str
 ) -> None:
-    name = "fleet-boxed-server"
+    name = f"fleet-{BOXED}-server"
     podman("create", "--name", name, engine_image, "sleep", "1")
     try:
         failed = up(*words)
@@ -92,9 +94,9 @@ def test_a_container_removed_behind_our_back_is_told_and_made_again(
     words: tuple[str, ...],
 ) -> None:
     assert up(*words).code == 0
-    podman("rm", "--force", "fleet-boxed-server")
+    podman("rm", "--force", f"fleet-{BOXED}-server")
 
-    said = fleet("status", "boxed", "--json")
+    said = fleet("status", BOXED, "--json")
 
     assert said.code == 1
     assert said.json["servers"][0]["state"] == "stopped"
