@@ -37,7 +37,11 @@ def render_runbook(
     ]
     if _on_sparks(deployment):
         parts += _sparks(deployment)
-    parts += [*_reading(deployment, launches), *_when(deployment, launches), *_findings(remedies)]
+    parts += [
+        *_reading(deployment, launches),
+        *_when(deployment, launches),
+        *_findings(deployment, launches, remedies),
+    ]
     parts += list(_never(deployment, launches))
     return Artefact(path="runbook.md", text="\n\n".join(parts) + "\n")
 
@@ -237,12 +241,16 @@ def _when(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[
     yield "\n".join(["| it says | do |", "|---|---|"] + [f"| {a} | {b} |" for a, b in rows])
 
 
-def _findings(remedies: Sequence[Remedy]) -> Iterator[str]:
+def _findings(
+    deployment: Deployment, launches: Sequence[LaunchConfig], remedies: Sequence[Remedy]
+) -> Iterator[str]:
     if not remedies:
         return
     yield "## When `diagnose` says"
     rows = [
-        f"| `{each.code}` | {_cell(each.meaning)} | {_cell(each.fix) or '-'} |" for each in remedies
+        f"| `{each.code}` | {_cell(each.meaning)} "
+        f"| {_named(_cell(each.fix), deployment.name, launches[0]) or '-'} |"
+        for each in remedies
     ]
     yield "\n".join(["| finding | means | do |", "|---|---|---|", *rows])
 
@@ -320,6 +328,18 @@ def _address(launch: LaunchConfig) -> str:
 
 def _block(*lines: str) -> str:
     return "\n".join(["```sh", *lines, "```"])
+
+
+def _named(fix: str, name: str, launch: LaunchConfig) -> str:
+    """Return a remedy with this deployment and its build in the commands."""
+    for words, said in (
+        ("`fleet prompts prime`", f"`fleet prompts prime {name}`"),
+        ("`fleet prompts analyze`", f"`fleet prompts analyze {name}`"),
+        ("`fleet compile --build`", f"`fleet compile {name} --build {launch.build}`"),
+        ("`fleet diagnose NAME`", f"`fleet diagnose name:{name}`"),
+    ):
+        fix = fix.replace(words, said)
+    return fix
 
 
 def _cell(text: str) -> str:
