@@ -10,7 +10,7 @@ import typer
 from fleet.cli.ask import confirm_changes
 from fleet.cli.load import load_deployment
 from fleet.cli.options import Json, Name, Profiles, Sets, Yes
-from fleet.cli.output import console, print_json, print_table
+from fleet.cli.output import console, note, print_json, print_table
 from fleet.cli.progress_line import progress_line
 from fleet.cli.server_rows import server_json
 from fleet.cli.tuned_words import tuned_words
@@ -54,6 +54,8 @@ def up(
     """Deploy NAME (or a GGUF file, or hf:ORG/REPO:QUANT), wait until it is ready, verify."""
     asked = _options(name, runtime, profiles, sets, hosts=hosts, forks=forks, dry_run=dry_run)
     done = _bring_up(replace(asked, confirm=confirm_changes(yes=yes)))
+    for warning in done.warnings:
+        note(f"warning: {warning}")
     if as_json:
         print_json(brought_up_json(done))
     else:

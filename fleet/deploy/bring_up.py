@@ -89,6 +89,7 @@ class BroughtUp:
     ready: tuple[Ready, ...] = ()
     primed: tuple[PrimeReport, ...] = ()
     tuned: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 def bring_up(

@@ -98,6 +98,7 @@ def bring_up_on_hosts(
         ready=ready,
         primed=tuple(work.primed),
         tuned=prepared.deployment.tuned.name if prepared.deployment.tuned else None,
+        warnings=_warnings(changes),
     )
 
 
@@ -416,6 +417,12 @@ def _plan(prepared: PreparedHosts) -> tuple[Change, ...]:
         else change
         for change in changes
     )
+
+
+def _warnings(changes: Sequence[Change]) -> tuple[str, ...]:
+    """Return what was warned of about the servers that changed, each with its host."""
+    moved = [each.new for each in changes if each.new is not None and each.action != "keep"]
+    return tuple(f"{each.host}: {warning.message}" for each in moved for warning in each.warnings)
 
 
 def _bring(prepared: PreparedHosts, changes: Sequence[Change], work: HostWork) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fleet.compiler.compile_deployment import compile_deployment
+from fleet.compiler.launch_config import Warn
 from fleet.deploy.ansible_host import group_of
+from fleet.deploy.host_container import restart_way
 from fleet.deploy.look_at_host import HostSight, look_at_host
 from fleet.deploy.model_files import SPLIT, ModelOnDisk, ensure_model, find_model
 from fleet.deploy.prepare import Prepared, engine_build
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from fleet.deploy.rim import Rim
     from fleet.effects.ssh import SshCommands
     from fleet.facts.build_facts import BuildFacts
+    from fleet.facts.host_facts import HostFacts
     from fleet.facts.model_facts import ModelFacts
     from fleet.profiles.kinds import Deployment
 
@@ -125,9 +128,18 @@ def compile_for_hosts(
     }
     order = next(iter(compiled.values()))
     return tuple(
-        compiled[paths.get(launch.host, fallback)][index]
+        _warned(compiled[paths.get(launch.host, fallback)][index], hosts)
         for index, launch in enumerate(order)
-    )  # fmt: skip
+    )
+
+
+def _warned(launch: LaunchConfig, hosts: Mapping[str, HostFacts]) -> LaunchConfig:
+    """Add what only the probed host tells: whether anything starts its servers at boot."""
+    facts = hosts.get(launch.host)
+    if facts is None or restart_way(facts) != "policy":
+        return launch
+    message = "no systemd: podman restarts the server, but nothing starts it after a reboot"
+    return replace(launch, warnings=(*launch.warnings, Warn(code="no-systemd", message=message)))
 
 
 def _look(

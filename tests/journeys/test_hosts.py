@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.ansible, pytest.mark.podman, pytest.mark.slow]
 
+NO_SUCH_LAYERS = ["--override-kv", "llama.block_count=int:99"]
 MODEL = "/root/.cache/fleet/models/tiny/llama.gguf"
 HAND_EDIT = (
     "import json,subprocess as s;"
@@ -50,8 +51,9 @@ def town(
     made = Town(folder=tmp_path, network=network, model=tiny_models["llama"], image=engine_image)
     made.write()
     yield made
-    for host in network.hosts[:1]:
-        host.run("podman rm --all --force --time 0; umount /small /usr/bin/podman /usr/bin/date")
+    network.hosts[0].run("umount /small /usr/bin/podman /usr/bin/date")
+    for host in network.hosts:
+        host.run("podman rm --all --force --time 0")
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +115,7 @@ def test_journey_on_three_hosts(town: Town) -> None:
 
     # a version that cannot start shows so beside the old one, which nobody stops
     served = [each["Id"] for host in town.hosts for each in town.containers(host)]
-    town.write(settings={"ctx_size": 2048}, extra_args=["--no-such-option"])
+    town.write(settings={"ctx_size": 2048}, extra_args=NO_SUCH_LAYERS)
     code, told = town.fleet("up", NAME, "--yes")
     assert code == 5
     assert "h1" in told["error"]["where"]

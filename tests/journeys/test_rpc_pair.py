@@ -53,6 +53,7 @@ def test_layers_run_on_both_and_a_dead_worker_is_noticed(pair: Town) -> None:
     assert "0.0.0.0:50052" not in listening
     code, told = pair.fleet("check", NAME)
     assert code == 0, told
+    assert "h1/head: no-systemd" in [each["name"] for each in told["checks"]]
 
     names = [each["Names"][0] for each in pair.containers(worker)]
     worker.run(f"podman kill {names[0]}")

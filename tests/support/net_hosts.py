@@ -309,9 +309,10 @@ def _boot_script(host: NetHost) -> str:
     return f"""
 mount --make-rprivate /
 hostname {host.name}
-mkdir -p /run/sshd /var/lib/containers /run/containers /run/libpod /run/podman
+mkdir -p /run/sshd /run/systemd /var/lib/containers /run/containers /run/libpod /run/podman
 mount --bind {folder}/lib /var/lib/containers
-for own in /run/containers /run/libpod /run/podman /dev/shm; do
+# also systemd's folder: a host has none, and would otherwise reach this machine's
+for own in /run/containers /run/libpod /run/podman /run/systemd /dev/shm; do
   mount -t tmpfs tmpfs $own
 done
 mkdir -p /run/fleet-tests/cache
