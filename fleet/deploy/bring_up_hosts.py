@@ -10,8 +10,7 @@ from fleet.deploy.ansible_host import group_of
 from fleet.deploy.api_keys import ensure_key, read_key
 from fleet.deploy.await_ready import Ready, await_ready, check_alive, load_bound, verify
 from fleet.deploy.bring_up import BroughtUp, UpOptions
-from fleet.deploy.distribute_image import bring_image, image_missing
-from fleet.deploy.distribute_model import bring_model, copies_of, missing_on
+from fleet.deploy.distribute import distribute
 from fleet.deploy.fit_hosts import check_fit_on_hosts, fits_beside
 from fleet.deploy.generations import (
     Generation,
@@ -35,7 +34,6 @@ from fleet.errors import (
     FleetError,
     HostUnreachable,
     NotAsWanted,
-    OutsideError,
     UserError,
 )
 from fleet.observe.server_client import ServerClient
@@ -47,7 +45,6 @@ if TYPE_CHECKING:
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.ansible_host import HostGroup
     from fleet.deploy.bring_up import Progress
-    from fleet.deploy.look_at_host import HostSight
     from fleet.deploy.prepare_hosts import PreparedHosts
     from fleet.deploy.prime import PrimeReport
     from fleet.deploy.rim import Rim
@@ -362,7 +359,8 @@ def _converge(
     ready = tuple(answer for answer in looked.values() if isinstance(answer, Ready))
     made = _generation(prepared, changes, work)
     if moved:
-        _bring(prepared, moved, work)
+        launches = {change.host: change.new for change in moved if change.new is not None}
+        distribute(prepared, launches, group=work.group, rim=work.rim, progress=work.progress)
         if any(launch.secrets for launch in made.launches):
             ensure_key(folders, name)
         ready += _recorded_roll_out(prepared, moved, made, work, options)
@@ -423,34 +421,6 @@ def _warnings(changes: Sequence[Change]) -> tuple[str, ...]:
     """Return what was warned of about the servers that changed, each with its host."""
     moved = [each.new for each in changes if each.new is not None and each.action != "keep"]
     return tuple(f"{each.host}: {warning.message}" for each in moved for warning in each.warnings)
-
-
-def _bring(prepared: PreparedHosts, changes: Sequence[Change], work: HostWork) -> None:
-    """Copy model and image to every host that starts something and lacks them, at once."""
-    launches = {change.host: change.new for change in changes if change.new is not None}
-    copies = None
-    if prepared.model is not None:
-        copies = copies_of(prepared.model.files, rim=work.rim, progress=work.progress)
-
-    def bring(host: str) -> None:
-        sight, launch, commands = prepared.sights[host], launches[host], work.group.commands(host)
-        if prepared.deployment.engine.engine == "vllm" and not sight.filled:
-            raise _no_folder(prepared.deployment, sight)
-        if copies and launch.model_path and missing_on(sight, copies):
-            bring_model(commands, sight, copies, progress=work.progress)
-        if launch.image and image_missing(sight, launch.image):
-            bring_image(commands, sight, launch.image, rim=work.rim, progress=work.progress)
-
-    for answer in on_each(launches, bring, forks=work.group.forks).values():
-        if isinstance(answer, FleetError):
-            raise answer
-
-
-def _no_folder(deployment: Deployment, sight: HostSight) -> OutsideError:
-    """Return the error for a model that vLLM reads as a folder, which fleet does not copy."""
-    source = deployment.model.repo or deployment.model.name
-    fix = f"`hf download {source} --local-dir {sight.folder}` there"
-    return OutsideError(f"the model is not in {sight.folder}", where=sight.name, fix=fix)
 
 
 def _check_fit(prepared: PreparedHosts, changes: Sequence[Change]) -> None:

@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fleet.deploy.copy_between_hosts import borrow
 from fleet.effects.files import read_text, sha256, write_atomically
 from fleet.errors import OutsideError
 from fleet.sizes import MIB, ByteSize
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from fleet.deploy.bring_up import Progress
+    from fleet.deploy.copy_between_hosts import Loan
     from fleet.deploy.look_at_host import HostSight
     from fleet.deploy.rim import Rim
     from fleet.effects.ssh import SshCommands
@@ -102,10 +104,16 @@ def missing_on(sight: HostSight, copies: Sequence[ModelCopy]) -> tuple[ModelCopy
 
 
 def bring_model(
-    commands: SshCommands, sight: HostSight, copies: Sequence[ModelCopy], *, progress: Progress
+    commands: SshCommands,
+    sight: HostSight,
+    copies: Sequence[ModelCopy],
+    *,
+    progress: Progress,
+    loan: Loan | None = None,
 ) -> None:
     """Copy what the host lacks, all files or an error; a right file there is only checked.
 
+    It is fetched from the host that lends it, and from here where that does not succeed.
     Raises `OutsideError` (disk, lock, digest), `HostUnreachable`.
     """
     wanted = missing_on(sight, copies)
@@ -118,7 +126,18 @@ def bring_model(
     rest = [copy for copy in wanted if copy.name not in right]
     _check_disk(commands, sight, rest)
     for copy in rest:
-        _send(commands, sight, copy, progress)
+        if loan is None or not _borrowed(commands, sight, copy, loan, progress):
+            _send(commands, sight, copy, progress)
+
+
+def _borrowed(
+    commands: SshCommands, sight: HostSight, copy: ModelCopy, loan: Loan, progress: Progress
+) -> bool:
+    progress(f"{sight.name}: {copy.name} from {loan.lender}")
+    if not borrow(commands, loan, sight.folder, copy.name):
+        return False
+    _finish(commands, sight, copy, progress)
+    return True
 
 
 def _check_disk(commands: SshCommands, sight: HostSight, copies: Sequence[ModelCopy]) -> None:
@@ -155,6 +174,11 @@ def _send(commands: SshCommands, sight: HostSight, copy: ModelCopy, progress: Pr
     if not told.ok:
         last = told.stdout.strip().splitlines()[-1:] or [f"code {told.code}"]
         raise OutsideError(f"copying {copy.name} failed: {last[0]}", where=sight.name)
+    _finish(commands, sight, copy, progress)
+
+
+def _finish(commands: SshCommands, sight: HostSight, copy: ModelCopy, progress: Progress) -> None:
+    """Check the digest of what arrived and give it its name. Raises `OutsideError`."""
     progress(f"{sight.name}: checking {copy.name}")
     partial = f"{copy.name}.partial"
     if not _run(commands, sight, FINISH, partial, copy.name, copy.digest, allowed=65):

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from fleet.effects.commands import TIMED_OUT, CommandResult, LocalCommands
+from fleet.effects.spoken_process import SpokenProcess, spoken_process
 from fleet.errors import FleetError, HostUnreachable, OutsideError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
     from types import TracebackType
 
     from fleet.effects.commands import Commands
@@ -255,6 +257,10 @@ class SshCommands:
         if code == SSH_FAILED:
             raise unreachable(self.target, text, self.session.known_hosts)
         return CommandResult(argv=tuple(argv), code=code, stdout=text, stderr=text)
+
+    def spoken(self, argv: Sequence[str]) -> AbstractContextManager[SpokenProcess]:
+        """Start `argv` on the host and speak to it in lines; it ends on leaving."""
+        return spoken_process((*self.session.words(self.target), "--", shlex.join(argv)))
 
     def stream(self, argv: Sequence[str]) -> Iterator[str]:
         """Yield the lines of a command's output until it ends or the caller stops."""

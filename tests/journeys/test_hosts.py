@@ -8,10 +8,13 @@ breaks it and sees it mended. The slow faults are in `tests/benchmarks/hosts_fau
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from fleet.deploy.copy_between_hosts import borrow, lent
+from fleet.effects.ssh import SshSession, SshTarget
 from support.net_hosts import start_network
 from support.town import NAME, Town
 
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.ansible, pytest.mark.podman, pytest.mark.slow]
 
-NO_SUCH_LAYERS = ["--override-kv", "llama.block_count=int:99"]
+CANNOT_START = ["--slot-save-path", "/nonexistent"]
 MODEL = "/root/.cache/fleet/models/tiny/llama.gguf"
 HAND_EDIT = (
     "import json,subprocess as s;"
@@ -115,7 +118,7 @@ def test_journey_on_three_hosts(town: Town) -> None:
 
     # a version that cannot start shows so beside the old one, which nobody stops
     served = [each["Id"] for host in town.hosts for each in town.containers(host)]
-    town.write(settings={"ctx_size": 2048}, extra_args=NO_SUCH_LAYERS)
+    town.write(settings={"ctx_size": 2048}, extra_args=CANNOT_START)
     code, told = town.fleet("up", NAME, "--yes")
     assert code == 5
     assert "h1" in told["error"]["where"]
@@ -142,6 +145,40 @@ def test_journey_on_three_hosts(town: Town) -> None:
     code, told = town.fleet("down", NAME, "--yes")
     assert code == 0
     assert [town.containers(host) for host in town.hosts] == [[], [], []]
+
+
+def test_a_host_lends_a_file_over_the_fabric_to_who_has_the_token(
+    network: Network, tmp_path: Path
+) -> None:
+    lender, borrower = network.hosts[:2]
+    lender.run("mkdir -p /root/shelf; head -c 3000000 /dev/urandom > /root/shelf/m")
+    borrower.run("mkdir -p /root/shelf")
+    session = SshSession(known_hosts=tmp_path / "known_hosts")
+
+    with session:
+        there, here = (
+            session.commands(
+                SshTarget(
+                    name=host.name, address=host.address, user="root", key_file=str(host.key_file)
+                )
+            )
+            for host in (lender, borrower)
+        )
+        with lent(there, lender.fabric, "/root/shelf", ["m"]) as loan:
+            assert loan is not None
+            port = loan.url.rpartition(":")[2]
+            assert loan.token not in lender.run("ps -eo args").stdout
+            assert f"{lender.fabric}:{port}" in lender.run("ss -Hltn").stdout
+            # what an earlier try left is kept
+            lent_bytes = lender.run("sha256sum < /root/shelf/m").stdout
+            lender.run("head -c 1000000 /root/shelf/m > /root/shelf/half")
+            half = (lender.folder / "root/shelf/half").read_bytes()
+            (borrower.folder / "root/shelf/m.partial").write_bytes(half)
+            assert not borrow(here, replace(loan, token="guessed"), "/root/shelf", "m")
+            assert not borrow(here, loan, "/root/shelf", "../../etc/passwd")
+            assert borrow(here, loan, "/root/shelf", "m")
+        assert borrower.run("sha256sum < /root/shelf/m.partial").stdout == lent_bytes
+        assert not borrow(here, loan, "/root/shelf", "m")
 
 
 def test_what_cannot_fit_a_host_is_refused_before_anything_is_copied(town: Town) -> None:
