@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fleet.deploy.ansible_host import group_of
 from fleet.deploy.api_keys import ensure_key, read_key
-from fleet.deploy.await_ready import Ready, await_ready, check_alive, load_bound, verify
+from fleet.deploy.await_ready import LEAST_S, Ready, await_ready, check_alive, verify
 from fleet.deploy.bring_up import BroughtUp, UpOptions
 from fleet.deploy.distribute import distribute
 from fleet.deploy.fit_hosts import check_fit_on_hosts, fits_beside
@@ -22,7 +22,7 @@ from fleet.deploy.generations import (
     write_record,
 )
 from fleet.deploy.plan_changes import LIVE, Change, plan_changes
-from fleet.deploy.prepare_hosts import prepare_hosts, wanted_hosts
+from fleet.deploy.prepare_hosts import look_at_all, prepare_hosts, wanted_hosts
 from fleet.deploy.prime import prime, proof_tail
 from fleet.deploy.rollout import batches, rehearsal_of, start_order, who_runs_what
 from fleet.deploy.ssh_hosts import remember_targets, remembered_targets, target_of
@@ -39,7 +39,7 @@ from fleet.errors import (
 from fleet.observe.server_client import ServerClient
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from contextlib import AbstractContextManager
 
     from fleet.compiler.launch_config import LaunchConfig
@@ -106,17 +106,28 @@ def start_generation_on_hosts(
     options = UpOptions()
     group = group_of(remembered_targets(rim.folders, name), rim, progress=progress)
     with _lock(name, rim, options, progress):
-        running = {(each.host, each.server): each for each in group.running()}
+        sights, silent = look_at_all(group)
+        running = {
+            (each.host, each.server): each for sight in sights.values() for each in sight.servers
+            if each.deployment == name
+        }  # fmt: skip
         changes = tuple(
             Change(
                 host=launch.host, server=launch.server, action="replace", why="asked for",
                 old=running.get((launch.host, launch.server)), new=launch,
             )
-            for launch in made.launches
+            for launch in made.launches if launch.host in sights
         )  # fmt: skip
-        work = HostWork(rim=rim, progress=progress, group=group)
-        ready = work.roll_out(changes, made, batch="1")
+        facts = {host: sight.facts for host, sight in sights.items()}
+        work = HostWork(rim=rim, progress=progress, group=replace(group, facts=facts))
+        shared = any(launch.depends_on or launch.role != "server" for launch in made.launches)
+        away = next((e.host for e in made.launches if e.host not in sights), None)
+        if away is not None and (shared or not sights):
+            raise silent[away]
+        ready = work.roll_out(changes, made, batch="100%" if shared else "1")
         _record(name, made.number, rim, made.launches)
+    if away is not None:
+        raise _but(silent[away], sights)
     return ready
 
 
@@ -151,7 +162,6 @@ class HostWork:
     group: HostGroup
     deployment: Deployment | None = None
     model: ModelFacts | None = None
-    bound_s: float = field(default_factory=lambda: load_bound(0, None))
     primed: list[PrimeReport] = field(default_factory=list)
 
     def client(self, server: RunningServer, launch: LaunchConfig) -> ServerClient:
@@ -165,19 +175,22 @@ class HostWork:
     ) -> tuple[Ready, ...]:
         """Apply the changes in batches of hosts; the first batch that fails is put back."""
         hosts = list(dict.fromkeys(change.host for change in changes))
+        if not any(change.old is not None and change.old.state in LIVE for change in changes):
+            batch = "100%"  # nothing serves that a batch could protect
         ready: list[Ready] = []
         done: list[str] = []
         for number, chosen in enumerate(batches(hosts, batch), start=1):
             mine = [change for change in changes if change.host in chosen]
             self.progress(f"batch {number}: {', '.join(chosen)}")
             try:
+                # first what is wanted no more, a killed `up`'s rehearsal too
+                self._end([c.old for c in mine if c.old is not None and c.new is None])
                 self._rehearse([c for c in mine if self._fits_beside(c)], made.number)
             except FleetError as error:
                 error.message += f" ({who_runs_what(done, (), hosts[len(done) :])})"
                 raise
             try:
-                # `start` puts a new server in the place of an old one of the same name
-                self._end([c.old for c in mine if c.old is not None and c.new is None])
+                # a new server is put in the place of an old one of the same name
                 ready += self.start([c.new for c in mine if c.new is not None], made.number)
             except (FleetError, KeyboardInterrupt) as error:
                 self._put_back(mine, made, error, done=done, left=hosts[len(done) + len(chosen) :])
@@ -269,9 +282,11 @@ class HostWork:
     def _await_ready(self, launch: LaunchConfig) -> tuple[Ready, ServerClient]:
         server = self._server(launch)
         client = self.client(server, launch)
+        # the launch knows its model's size, also one that lies on the hosts alone
+        bound = max(LEAST_S, 2 * launch.health.start_period_s)
         ready = await_ready(
             launch, server, host=self.group.only(launch.host), client=client,
-            clock=self.rim.clock, progress=self.progress, bound_s=self.bound_s,
+            clock=self.rim.clock, progress=self.progress, bound_s=bound,
         )  # fmt: skip
         return ready, client
 
@@ -367,12 +382,14 @@ def _converge(
     write_generation(folders, name, replace(made, ready=True))
     _record(name, made.number, work.rim, made.launches, options)
     if prepared.silent:
-        host, error = next(iter(prepared.silent.items()))
-        rest = ", ".join(prepared.sights)
-        error.message += f" (the others are as wanted: {rest})"
-        error.where = host
-        raise error
+        raise _but(next(iter(prepared.silent.values())), prepared.sights)
     return ready
+
+
+def _but(error: FleetError, done: Iterable[str]) -> FleetError:
+    """Return a silent host's error with the hosts that answered."""
+    error.message += f" (the others are as wanted: {', '.join(done)})"
+    return error
 
 
 def _recorded_roll_out(

@@ -86,11 +86,13 @@ def last_server(name: str, rim: Rim) -> tuple[ServerHost, RunningServer]:
     running = [each for each in host.running() if each.deployment == name]
     kept = read_generations(rim.folders, name)
     if running:
-        return host, running[0]
+        # a head's log tells more than its workers'
+        return host, min(running, key=lambda each: each.role != "server")
     if not kept:
         fix = "`fleet status` lists what is recorded or running"
         raise UserError("nothing of that name was brought up", where=name, fix=fix)
-    return host, _stopped(kept[-1].launches[0], kept[-1])
+    head = min(kept[-1].launches, key=lambda each: each.role != "server")
+    return host, _stopped(head, kept[-1])
 
 
 def client_of(server: RunningServer, rim: Rim) -> ServerClient:

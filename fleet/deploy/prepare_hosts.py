@@ -21,7 +21,7 @@ from fleet.facts.model_from_gguf import model_facts_from_gguf
 from fleet.profiles.resolve_deployment import apply_tuned
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.ansible_host import HostGroup
@@ -142,10 +142,10 @@ def _warned(launch: LaunchConfig, hosts: Mapping[str, HostFacts]) -> LaunchConfi
     return replace(launch, warnings=(*launch.warnings, Warn(code="no-systemd", message=message)))
 
 
-def _look(
-    deployment: Deployment, group: HostGroup, here: ModelOnDisk | None
+def look_at_all(
+    group: HostGroup, *, folder: str | None = None, files: Sequence[str] = ()
 ) -> tuple[dict[str, HostSight], dict[str, FleetError]]:
-    folder, files = _where(deployment, here)
+    """Return what each host of the group says of itself, and why others say nothing."""
     answers = on_each(
         group.targets,
         lambda host: look_at_host(group.commands(host), host, folder=folder, files=files),
@@ -156,6 +156,13 @@ def _look(
         error.where = error.where or host
     sights = {host: answer for host, answer in answers.items() if isinstance(answer, HostSight)}
     return sights, silent
+
+
+def _look(
+    deployment: Deployment, group: HostGroup, here: ModelOnDisk | None
+) -> tuple[dict[str, HostSight], dict[str, FleetError]]:
+    folder, files = _where(deployment, here)
+    return look_at_all(group, folder=folder, files=files)
 
 
 def _where(deployment: Deployment, here: ModelOnDisk | None) -> tuple[str, tuple[str, ...]]:

@@ -184,11 +184,11 @@ class SshSession:
 
     def pin(self, target: SshTarget) -> None:
         """Ask about a host key that is not known and pin it. Raises `HostUnreachable`."""
-        known = self.local.run(
-            ("ssh-keygen", "-F", _known_name(target), "-f", str(self.known_hosts))
-        )
-        user = self.local.run(("ssh-keygen", "-F", _known_name(target)))
-        if self.ask_first_use is None or known.ok or user.ok:
+        if self.ask_first_use is None:
+            return
+        name = _known_name(target)
+        known = self.local.run(("ssh-keygen", "-F", name, "-f", str(self.known_hosts)))
+        if known.ok or self.local.run(("ssh-keygen", "-F", name)).ok:
             return
         scan = ("ssh-keyscan", "-T", str(CONNECT_S), "-p", str(target.port), target.address)
         keys = self.local.run(scan, timeout_s=2 * CONNECT_S).stdout

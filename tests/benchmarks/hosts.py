@@ -1,4 +1,4 @@
-"""Speed over hosts: a no-op `up`, the same with delay, planning a thousand hosts.
+"""Speed over hosts: a no-op `up`, a start, a no-op with delay, planning a thousand hosts.
 
     tests/benchmarks/run hosts [--hosts 8] [--pairs 5] [--delay]
 
@@ -44,6 +44,14 @@ BARE = """\
     - ansible.builtin.setup:
         gather_subset: [min]
 """
+# as many tasks as `deploy.yml` runs for a container without a key
+TWO_TASKS = """\
+- hosts: all
+  gather_facts: false
+  tasks:
+    - ansible.builtin.shell: "true"
+    - ansible.builtin.shell: "true"
+"""
 
 
 def seconds(act: Callable[[], object]) -> float:
@@ -52,8 +60,8 @@ def seconds(act: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
-def bare_playbook(town: Town) -> None:
-    """Run one fact-reading task on the same hosts, with pipelining and as many forks."""
+def bare_playbook(town: Town, content: str = BARE) -> None:
+    """Run a playbook on the same hosts, with pipelining and as many forks."""
     inventory = town.folder / "inventory.json"
     hosts = {
         host.name: {
@@ -63,7 +71,7 @@ def bare_playbook(town: Town) -> None:
         for host in town.hosts
     }  # fmt: skip
     inventory.write_text(json.dumps({"all": {"hosts": hosts}}))
-    (town.folder / "bare.yml").write_text(BARE)
+    (town.folder / "bare.yml").write_text(content)
     options = f"-o UserKnownHostsFile={town.hosts[0].known_hosts} -o ControlMaster=no"
     variables = {"ANSIBLE_PIPELINING": "true", "ANSIBLE_SSH_ARGS": options, "ANSIBLE_FORKS": "10"}
     words = ["ansible-playbook", "-i", str(inventory), str(town.folder / "bare.yml")]
@@ -91,6 +99,46 @@ def no_op(count: int, pairs: int) -> None:
             print(f"no-op up on {count} hosts: {ours:.2f} s, {ratio}")
         finally:
             network.remove()
+
+
+def start_two(pairs: int) -> None:
+    """Start on 2 hosts that have image and model, against the engine's load and a playbook."""
+    with tempfile.TemporaryDirectory() as folder:
+        network = start_network(2, podman_env.podman_environment())
+        try:
+            town = _town(Path(folder), network)
+            town.write()
+            up(town)
+            rows = []
+            for _ in range(pairs):
+                load = seconds(lambda: _load_again(town))
+                town.fleet("down", NAME, "--yes")
+                bare = seconds(lambda: bare_playbook(town, TWO_TASKS))
+                rows.append((load, bare, seconds(lambda: up(town))))
+            load, bare, ours = (statistics.median(row[i] for row in rows) for i in range(3))
+            bar = load + 2.5 * bare
+            print(
+                f"up on 2 hosts: {ours:.2f} s; engine's own load {load:.2f} s, bare playbook "
+                f"{bare:.2f} s, ratio to load + 2.5 x bare {ours / bar:.2f}"
+            )
+        finally:
+            network.remove()
+
+
+def _load_again(town: Town) -> None:
+    """Start the same containers by hand, on all hosts at once, until each is healthy."""
+    name = f"fleet-{NAME}-server"
+    wait = "until curl -sf 127.0.0.1:8080/health >/dev/null; do sleep 0.02; done"
+    for host in town.hosts:
+        host.run(f"podman stop --time 0 {name}")
+    began = [
+        subprocess.Popen(
+            ["ssh", *host.ssh_options(), f"root@{host.address}", f"podman start {name}; {wait}"],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )
+        for host in town.hosts
+    ]  # fmt: skip
+    assert [each.wait() for each in began] == [0] * len(began)
 
 
 def with_delay(counts: tuple[int, ...], milliseconds: int) -> None:
@@ -156,6 +204,7 @@ def main() -> None:
     plan_many(1000)
     if not chosen.plan_only:
         no_op(chosen.hosts, chosen.pairs)
+        start_two(chosen.pairs)
     if chosen.delay:
         with_delay((1, 2, 4, 8, 16), 100)
 
