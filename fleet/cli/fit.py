@@ -116,22 +116,35 @@ def fit_command(
 
 
 def answer_cases(file: Path) -> None:
-    """Print an answer for each line of the file; a line that is wrong stops it."""
+    """Print an answer for each line of the file, `{"id", "error"}` for one that is wrong.
+
+    Raises `UserError` for the first wrong line once all are answered.
+    """
     if not file.is_file():
         raise UserError("there is no such file of cases", where=str(file), fix="check the path")
     write, dumps = sys.stdout.write, json.dumps
-    with file.open(encoding="utf-8") as lines:
+    wrong: list[UserError] = []
+    with file.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
-            where = f"{file}:{number}"
-            write(dumps(answer_case(_parsed(line, where), where)) + "\n")
+            where, case = f"{file}:{number}", {}
+            try:
+                case = _parsed(line, where)
+                write(dumps(answer_case(case, where)) + "\n")
+            except UserError as error:
+                wrong.append(error)
+                write(dumps({"id": case.get("id"), "error": error.message}) + "\n")
+    if wrong:
+        first = wrong[0]
+        message = f"{first.message} ({len(wrong)} wrong in all)" if wrong[1:] else first.message
+        raise UserError(message, where=first.where, fix=first.fix)
 
 
 def _parsed(line: str, where: str) -> dict[str, Any]:
     try:
         case = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"no JSON: {error}", where=where, fix="one object a line") from None
     if not isinstance(case, dict):
         raise UserError("a case is a JSON object", where=where, fix="one object a line")

@@ -40,8 +40,8 @@ def print_bars(plan: MemoryPlan, verdict: Verdict, advice: Sequence[Advice], whe
     later = ByteSize(plan.checkpoints + plan.cache_ram)
     console.print(
         f"     once full: {ByteSize(plan.checkpoints)} of checkpoints and "
-        f"{ByteSize(plan.cache_ram)} of past prompts, {later} more on the host "
-        f"({verdict.later})",
+        f"{ByteSize(plan.cache_ram)} of past prompts, {later} more on the host"
+        + (f" ({verdict.later})" if verdict.host.capacity is not None else ""),
         markup=False,
     )
     for each in advice:

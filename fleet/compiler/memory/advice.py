@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fleet.compiler.memory.fit import fit
 from fleet.compiler.memory.plan_memory import plan_memory
+from fleet.sizes import ByteSize
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -65,9 +66,12 @@ def _fits(question: MemoryQuestion, host: HostFacts) -> bool:
 
 
 def _context(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:
-    best = longest_context(replace(question), host)
+    best = longest_context(question, host)
     if best >= LEAST_CONTEXT and best < question.context:
-        why = f"the longest context that fits, instead of {question.context} tokens"
+        why = (
+            f"the longest context that fits, instead of {question.context} tokens: "
+            "what is longer is refused or cut"
+        )
         yield Advice(set={"ctx_size": best}, fits=True, why=why)
 
 
@@ -112,13 +116,30 @@ def _offload(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:
     if question.model.n_expert:
         count = _smallest(layers, lambda n: _fits(replace(question, cpu_moe_layers=n), host))
         if count:
-            why = f"the experts of {count} of {layers} layers are read from host memory instead"
+            change = replace(question, cpu_moe_layers=count)
+            what = f"the experts of {count} of {layers} layers"
+            used = question.model.n_expert_used / question.model.n_expert
+            why = _read_from_host(what, question, change, used, host)
             yield Advice(set={"cpu_moe_layers": count}, fits=True, why=why)
             return
     count = _largest(layers, lambda n: _fits(replace(question, gpu_layers=n), host))
     if count:
-        why = f"{layers + 1 - count} of {layers + 1} layers run on the CPU at its bandwidth"
+        change = replace(question, gpu_layers=count)
+        what = f"{layers + 1 - count} of {layers + 1} layers"
+        why = _read_from_host(what, question, change, 1, host)
         yield Advice(set={"gpu_layers": count}, fits=True, why=why)
+
+
+def _read_from_host(
+    what: str, question: MemoryQuestion, change: MemoryQuestion, used: float, host: HostFacts
+) -> str:
+    """Say how many bytes each token reads from host memory, and how long that takes at least."""
+    moved = plan_memory(change).host.weights - plan_memory(question).host.weights
+    why = f"{what} ({ByteSize(moved)}) lie in host memory: each token reads "
+    why += f"{ByteSize(round(moved * used))} of it there"
+    if host.memory_bandwidth and not any(gpu.unified for gpu in host.gpus):
+        why += f", at least {moved * used / host.memory_bandwidth * 1000:.1f} ms"
+    return why
 
 
 def _smallest(most: int, good: Callable[[int], bool]) -> int:

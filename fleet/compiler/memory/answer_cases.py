@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from fleet.compiler.memory.caches import plan_caches, state_bytes
 from fleet.compiler.memory.compute_buffers import cpu_bytes, device_bytes, host_bytes, output_bytes
-from fleet.compiler.memory.question import MemoryQuestion
+from fleet.compiler.memory.question import MemoryEngine, MemoryQuestion
 from fleet.compiler.memory.refusals import refusal
 from fleet.compiler.memory.version_rules import rules_for
 from fleet.compiler.memory.vllm_layouts import plan_vllm_caches
@@ -26,6 +26,11 @@ _SCOPES: dict[str, CacheScope] = {
     "full": "full", "swa": "swa", "swa_dsv4": "swa_dsv4", "ratio": "ratio",
 }  # fmt: skip
 _EVERY_LAYER = 1 << 16
+_MOST = (1 << 32) - 1  # the engine counts in 32 bits
+_MOST_DEVICES = 256
+_MOST_ROW = 1 << 26
+_ON = frozenset({"1", "true", "on", "auto", "enabled"})
+_OFF = frozenset({"0", "false", "off", "disabled"})
 _FLAGS = frozenset(
     {"c", "ub", "b", "np", "kvu", "ctk", "ctv", "fa", "out", "ndev", "cmoe", "ngl", "draft",
      "swa_full", "mla", "amb"}
@@ -74,32 +79,68 @@ def _question(case: Mapping[str, Any], where: str) -> MemoryQuestion:
         _check_flags(flags)
         model = _model(case)
         build, date = _build(case.get("build"))
-        outputs, ubatch = flags.get("out"), int(flags.get("ub", 512))
+        ubatch = _count(flags, "ub", 512)
+        batch = _count(flags, "b", max(2048, ubatch))
         return MemoryQuestion(
             model=model,
-            context=int(flags.get("c") or model.n_ctx_train or 4096),
-            parallel=int(flags.get("np", 1)),
-            unified=bool(flags.get("kvu", 0)),
-            batch=int(flags.get("b") or max(2048, ubatch)),
-            ubatch=ubatch,
-            type_k=flags.get("ctk", "f16"),
-            type_v=flags.get("ctv", "f16"),
-            flash_attention=bool(flags.get("fa", 1)),
-            outputs=None if outputs is None else int(outputs),
-            devices=int(flags.get("ndev", 1)),
-            gpu_layers=_layers(flags.get("ngl"), model),
-            cpu_moe_layers=_EVERY_LAYER if flags.get("cmoe") else None,
-            draft_tokens=int(flags.get("draft") or 0),
-            swa_full=bool(flags.get("swa_full", 0)),
-            engine=case.get("engine") or "llama.cpp",
+            context=_count(flags, "c", 0) or model.n_ctx_train or 4096,
+            parallel=_count(flags, "np", 1, least=1),
+            unified=_switch(flags, "kvu", otherwise=False),
+            batch=batch or ubatch,  # 0 stands for the other, both are refused
+            ubatch=ubatch or batch,
+            type_k=str(flags.get("ctk") or "f16"),
+            type_v=str(flags.get("ctv") or "f16"),
+            flash_attention=_switch(flags, "fa", otherwise=True),
+            outputs=_count(flags, "out", 0) or None,
+            devices=_count(flags, "ndev", 1, most=_MOST_DEVICES),
+            gpu_layers=_layers(flags, model),
+            cpu_moe_layers=_expert_layers(flags),
+            draft_tokens=_count(flags, "draft", 0),
+            swa_full=_switch(flags, "swa_full", otherwise=False),
+            engine=_engine(case),
             build=build,
             build_date=date,
         )
     except UserError as error:
         raise UserError(error.message, where=where, fix=error.fix) from None
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
         message = f"a case needs `model` or `caches`, and `flags` as numbers: {error}"
         raise UserError(message, where=where, fix=_known_flags()) from None
+
+
+def _count(
+    flags: Mapping[str, Any], name: str, otherwise: int, *, least: int = 0, most: int = _MOST
+) -> int:
+    value = flags.get(name)
+    count = otherwise if value is None else int(value)
+    if not least <= count <= most:
+        raise UserError(f"the flag `{name}` is {value}", fix=f"a number from {least} to {most}")
+    return count
+
+
+def _switch(flags: Mapping[str, Any], name: str, *, otherwise: bool) -> bool:
+    value = flags.get(name)
+    if value is None:
+        return otherwise
+    word = str(value).lower()
+    if word not in _ON | _OFF:
+        raise UserError(f"the flag `{name}` is {value}", fix="0 or 1, on or off")
+    return word in _ON
+
+
+def _expert_layers(flags: Mapping[str, Any]) -> int | None:
+    """Return the layers whose experts stay on the host: all for a switch, else so many."""
+    value = flags.get("cmoe")
+    if not value:
+        return None
+    return _EVERY_LAYER if value in {1, "1", "on", "all"} else _count(flags, "cmoe", 0)
+
+
+def _engine(case: Mapping[str, Any]) -> MemoryEngine:
+    engine: MemoryEngine = case.get("engine") or "llama.cpp"
+    if engine not in get_args(MemoryEngine):
+        raise UserError(f"`{engine}` is no engine", fix=", ".join(get_args(MemoryEngine)))
+    return engine
 
 
 def _check_flags(flags: Mapping[str, Any]) -> None:
@@ -114,15 +155,16 @@ def _known_flags() -> str:
 
 def _model(case: Mapping[str, Any]) -> ModelFacts:
     if "caches" in case:
-        return _bare_model(case["caches"], case.get("state_bytes_per_seq") or 0)
-    return model_facts_from_record(case["model"])
+        return _bare_model(case["caches"], _count(case, "state_bytes_per_seq", 0))
+    return model_facts_from_record(str(case["model"]))
 
 
-def _layers(wanted: object, model: ModelFacts) -> int | None:
-    if wanted is None or wanted in {"all", "auto"}:
+def _layers(flags: Mapping[str, Any], model: ModelFacts) -> int | None:
+    wanted = flags.get("ngl")
+    if wanted is None or wanted in {"all", "auto", -1}:
         return None
-    count = int(str(wanted))
-    return None if count < 0 or count > model.n_layer else count
+    count = _count(flags, "ngl", 0)
+    return None if count > model.n_layer else count
 
 
 @lru_cache(maxsize=64)
@@ -149,8 +191,11 @@ def _bare_model(caches: Any, state_bytes_per_sequence: int) -> ModelFacts:  # no
 
 
 def _bare_cache(cache: Mapping[str, Any]) -> CacheLayers:
-    layers, window = int(cache["n_layers"]), int(cache.get("window") or 0)
-    k_row, v_row = int(cache["k_row"]), int(cache.get("v_row") or 0)
+    if missing := {"n_layers", "k_row"} - cache.keys():
+        raise UserError(f"a cache has no `{min(missing)}`", fix="name, n_layers, k_row, v_row")
+    layers = _count(cache, "n_layers", 0, most=_EVERY_LAYER)
+    k_row, v_row = (_count(cache, name, 0, most=_MOST_ROW) for name in ("k_row", "v_row"))
+    window = _count(cache, "window", 0)
     named = cache.get("scope") or ("swa" if window else "full")
     if named not in _SCOPES:
         raise UserError(f"unknown cache scope `{named}`", fix="full, swa, swa_dsv4 or ratio")
@@ -164,5 +209,5 @@ def _bare_cache(cache: Mapping[str, Any]) -> CacheLayers:
         k_elements=layers * k_row,
         v_elements=layers * v_row,
         window=window,
-        ratio=int(cache.get("ratio") or 1),
+        ratio=_count(cache, "ratio", 1, least=1),
     )

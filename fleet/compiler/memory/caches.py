@@ -57,7 +57,7 @@ def plan_caches(question: MemoryQuestion, rules: MemoryRules) -> tuple[CachePlan
     stores_v = question.mla_stores_v
     if stores_v is None:
         stores_v = rules.mla_stores_v
-    widest = _widest_v(model) if not question.flash_attention else 0
+    widest = widest_v(model) if not question.flash_attention else 0
     plans = []
     for cache in model.caches:
         cells, streams = _cells(cache, question, rules)
@@ -76,7 +76,8 @@ def plan_caches(question: MemoryQuestion, rules: MemoryRules) -> tuple[CachePlan
 _ROTARY = 64  # elements of an MLA row that belong to K alone
 
 
-def _widest_v(model: ModelFacts) -> int:
+def widest_v(model: ModelFacts) -> int:
+    """Return the elements of the widest V row, to which all are padded without flash attention."""
     return max((cache.v_row for cache in model.caches if cache.name not in _INDEX), default=0)
 
 

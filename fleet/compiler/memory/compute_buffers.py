@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from fleet.compiler.memory.caches import CachePlan, pad
+from fleet.compiler.memory.caches import CachePlan, pad, widest_v
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,6 +25,7 @@ _INDEX = frozenset({"indexer", "lid"})
 _WHOLE = frozenset({"f32", "f16", "bf16"})
 _GATED_Q = frozenset({"qwen35", "qwen35moe", "qwen3next"})  # q carries its own gate
 _NORMED_OUT = frozenset({"gemma2", "gemma3", "gemma3n", "gemma4"})  # norms behind each block
+_INDEX_BYTES = 8
 _PIPELINE_COPIES = 4  # input copies that overlap work of several devices
 
 
@@ -93,8 +94,11 @@ def host_bytes(question: MemoryQuestion, plans: Sequence[CachePlan], rules: Memo
     if question.devices > 1:
         return _PIPELINE_COPIES * masks + (_PIPELINE_COPIES + 1) * inputs
     if not question.flash_attention:
-        windows = max((p.cells for p in plans), default=0) if len(plans) > 1 else 0
-        masks = 2 * masks + (windows * tokens * 2 if question.model.n_swa else 0)
+        attending = [plan for plan in plans if plan.cache.name not in _INDEX]
+        # a mask in f32 is twice as large, and a transposed V is written by an index of each value
+        masks += mask_bytes(attending, tokens, rules)
+        masks += sum(widest_v(question.model) * tokens * _INDEX_BYTES
+                     for plan in attending if plan.v_bytes)  # fmt: skip
     return masks + 2 * inputs
 
 

@@ -120,6 +120,20 @@ def test_many_questions_are_a_line_each(tmp_path: Path) -> None:
     assert third["refused"]
 
 
+def test_a_wrong_line_is_answered_too_and_the_exit_code_is_3(tmp_path: Path) -> None:
+    file = tmp_path / "cases.jsonl"
+    file.write_text('{"id": 1, "model": "qwen3-8b"}\nnope\n{"id": 3, "model": "qwen3-8b", '
+                    '"flags": {"np": 0}}\n{"id": 4, "model": "qwen3-8b"}\n')  # fmt: skip
+
+    result = CliRunner().invoke(app, ["--cases", str(file)])
+
+    answers = [json.loads(line) for line in result.stdout.splitlines()]
+    assert [answer["id"] for answer in answers] == [1, None, 3, 4]
+    assert ["error" in answer for answer in answers] == [False, True, True, False]
+    assert isinstance(result.exception, FleetError)
+    assert "cases.jsonl:2" in str(result.exception)
+
+
 def test_people_see_a_bar_for_each_device() -> None:
     result = CliRunner().invoke(app, ["qwen3-8b", "--on", "gpu-8gb", "--ctx", "8192"])
 
@@ -133,3 +147,20 @@ def test_a_plot_is_written(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["qwen3-8b", "--on", "gpu-8gb", "--ctx", "8192", "--plot", str(file)])
 
     assert "edge of memory" in file.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "verdict"),
+    [
+        ("deepseek-v4-flash --quant UD-Q4_K_XL --ctx 131072", "fits"),
+        ("minimax-m2 --quant UD-Q4_K_XL --ctx 131072", "fits"),
+        ("qwen3.5-397b-a17b --quant Q3_K_M --ctx 131072", "fits"),
+        ("qwen3.5-397b-a17b --quant Q4_K_M --ctx 131072", "no"),
+        ("glm-4.6 --quant Q4_K_M --ctx 32768", "no"),
+        ("deepseek-v3.2 --quant Q2_K --ctx 32768", "no"),
+    ],
+)
+def test_a_pair_of_sparks_holds_two_hundred_gib(words: str, verdict: str) -> None:
+    result = CliRunner().invoke(app, [*words.split(), "--on", "dgx-spark-pair", "--json"])
+
+    assert json.loads(result.stdout)["verdict"] == verdict

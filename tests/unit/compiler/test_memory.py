@@ -15,9 +15,10 @@ from fleet.compiler.memory.memory_question import memory_question
 from fleet.compiler.memory.plan_memory import plan_memory
 from fleet.compiler.memory.question import MemoryQuestion
 from fleet.errors import UserError
-from fleet.facts.architecture_records import model_facts_from_record
+from fleet.facts.architecture_records import model_facts_from_record, with_known_compute
 from fleet.facts.host_facts import Gpu, HostFacts
-from fleet.sizes import GIB, MIB, ByteSize
+from fleet.facts.model_facts import Weights
+from fleet.sizes import GIB, MIB, Bandwidth, ByteSize
 
 pytestmark = pytest.mark.pure
 
@@ -41,29 +42,27 @@ def ask(
 
 # weights, caches and state, compute on an 8 GB card, MiB, and the verdict
 SCENARIOS = [
-    ("llama3.1-8b", "Q4_K_M", 32768, "f16", 4409, 4096, 140, "no"),
-    ("llama3.1-8b", "Q4_K_M", 32768, "q8_0", 4409, 2176, 192, "fits"),
-    ("llama3.1-8b", "Q4_K_M", 65536, "q8_0", 4409, 4352, 352, "no"),
-    ("llama3.1-8b", "Q4_K_M", 65536, "q4_0", 4409, 2304, 352, "fits"),
-    ("qwen2.5-7b", "Q4_K_M", 65536, "q8_0", 4169, 1904, 220, "fits"),
-    ("qwen2.5-7b", "Q4_K_M", 65536, "f16", 4169, 3584, 196, "no"),
-    ("gemma4-12b", "Q4_K_M", 32768, "f16", 7020, 992, 155, "no"),
-    ("gemma4-12b", "Q4_K_M", 32768, "q8_0", 7020, 527, 155, "tight"),
-    ("gemma4-12b", "Q4_K_M", 32768, "q4_0", 7020, 279, 155, "fits"),
-    ("qwen3.5-9b", "Q4_K_M", 65536, "f16", 4813, 2098, 152, "fits"),
-    ("lfm2-8b-a1b", "Q4_K_M", 65536, "q8_0", 4811, 408, 208, "fits"),
+    ("llama3.1-8b", 32768, "f16", (4409, 4096, 140), "no"),
+    ("llama3.1-8b", 32768, "q8_0", (4409, 2176, 192), "fits"),
+    ("llama3.1-8b", 65536, "q8_0", (4409, 4352, 352), "no"),
+    ("llama3.1-8b", 65536, "q4_0", (4409, 2304, 352), "fits"),
+    ("qwen2.5-7b", 65536, "q8_0", (4169, 1904, 220), "fits"),
+    ("qwen2.5-7b", 65536, "f16", (4169, 3584, 196), "no"),
+    ("gemma4-12b", 32768, "f16", (7020, 992, 155), "no"),
+    ("gemma4-12b", 32768, "q8_0", (7020, 527, 155), "tight"),
+    ("gemma4-12b", 32768, "q4_0", (7020, 279, 155), "fits"),
+    ("qwen3.5-9b", 65536, "f16", (4813, 2098, 152), "fits"),
+    ("lfm2-8b-a1b", 65536, "q8_0", (4811, 408, 208), "fits"),
 ]
 
 
-@pytest.mark.parametrize(
-    ("model", "quant", "context", "kind", "weights", "cache", "compute", "verdict"), SCENARIOS
-)
+@pytest.mark.parametrize(("model", "context", "kind", "sizes", "verdict"), SCENARIOS)
 def test_an_8_gb_card(
-    model: str, quant: str, context: int, kind: str, weights: int, cache: int, compute: int,
-    verdict: str,
-) -> None:  # fmt: skip
-    plan = plan_memory(ask(model, quant, context, kind))
+    model: str, context: int, kind: str, sizes: tuple[int, int, int], verdict: str
+) -> None:
+    plan = plan_memory(ask(model, "Q4_K_M", context, kind))
     share = plan.devices[0]
+    weights, cache, compute = sizes
 
     assert share.weights / MIB == pytest.approx(weights, abs=3)
     assert (share.kv + share.state) / MIB == pytest.approx(cache, abs=0.6)
@@ -256,3 +255,57 @@ def test_a_gap_above_two_percent_is_a_finding() -> None:
     assert not found["kv"].finding
     assert found["compute GPU"].finding
     assert found["compute GPU"].planned == pytest.approx(116.01, abs=0.01)
+
+
+def test_what_grows_is_no_finding_until_it_is_full() -> None:
+    plan = plan_memory(ask("llama3.1-8b", "Q4_K_M", 8192))
+    host = plan.host.total / MIB
+
+    resident, leak = (
+        gaps(plan, {"total host": host + more})[0] for more in (0.9 * plan.cache_ram / MIB, 20000)
+    )
+
+    assert (resident.share, resident.finding) == (0, False)
+    assert leak.finding
+
+
+@pytest.mark.parametrize(
+    ("build", "more", "twice"),
+    [
+        (11549, {}, 300),
+        (11549, {"no_repack": True}, 0),
+        (11669, {}, 0),
+        (11549, {"locked": True}, 0),
+    ],
+)
+def test_pages_of_repacked_weights_lie_there_besides_until_b11669(
+    build: int, more: dict[str, Any], twice: int
+) -> None:
+    weights = Weights(
+        quant="Q4_K_M", total=1000, token_embd=100, output=100, repacked=400, mapped_twice=300
+    )
+    model = replace(model_facts_from_record("llama3.1-8b"), weights=weights)
+    question = MemoryQuestion(model=model, context=4096, devices=0, build=build, **more)
+
+    plan = plan_memory(question)
+
+    assert plan.mapped_twice == twice
+    assert plan.host.weights == (1300 if more.get("locked") else 1000)
+
+
+def test_a_file_of_a_known_shape_uses_its_compute_figures() -> None:
+    record = model_facts_from_record("deepseek-v3")
+    file = replace(record, name="mine", source="gguf", compute=None, n_vocab=130000)
+
+    assert with_known_compute(file).compute == record.compute
+    assert with_known_compute(replace(file, n_embd=7000)).compute is None
+
+
+def test_what_layers_in_host_memory_cost_is_told() -> None:
+    slow = replace(CARD, memory_bandwidth=Bandwidth(50_000_000_000))
+
+    told = {min(a.set): a.why for a in advise(ask("qwen3-30b-a3b", "Q4_K_M", 8192), slow)}
+
+    # 8 of 128 experts of what moves are read for a token
+    assert "GiB) lie in host memory: each token reads" in told["cpu_moe_layers"]
+    assert told["cpu_moe_layers"].endswith(" ms")
