@@ -107,6 +107,9 @@ def bring_up(
             deployment, rim=rim, options=options, progress=progress
         )
         return done
+    if options.hosts:
+        message = f"the runtime `{runtime}` knows this machine alone"
+        raise UserError(message, where="--hosts", fix="name `hosts:` in the deployment")
     work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
     with _lock(deployment.name, rim, options, progress):
         prepared = prepare(

@@ -16,7 +16,7 @@ from fleet.effects import processes
 from fleet.effects.files import write_atomically
 from fleet.effects.machine import LOCAL
 from fleet.effects.processes import ProcessId
-from fleet.errors import EngineFailed, OutsideError, UserError
+from fleet.errors import EngineFailed, OutsideError
 from fleet.observe.observation import RunningServer
 from fleet.observe.parse_probe import cpu_list
 
@@ -59,13 +59,9 @@ class EmbeddedHost:
     def start(self, launch: LaunchConfig, *, generation: int) -> RunningServer:
         """Start the process and return when it has signed in; loading goes on.
 
-        Raises `OutsideError` when a server of that name lives, `UserError` for an engine
-        that is no embedded one, `EngineFailed` when the process ends before signing in.
+        Raises `OutsideError` when a server of that name lives, `EngineFailed` when the
+        process ends before signing in.
         """
-        if launch.engine != "embedded":
-            fix = "use `--runtime podman`, or `--set engine=embedded`"
-            message = f"the runtime `embedded` has no {launch.engine}"
-            raise UserError(message, where=launch.deployment, fix=fix)
         place = _Place(self.folders.state / self.shelf / launch.container_name)
         place.folder.mkdir(parents=True, exist_ok=True)
         lock = place.locked()

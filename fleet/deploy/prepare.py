@@ -71,6 +71,10 @@ def prepare(
             deployment, rim=rim, progress=progress
         )
         return away
+    engine = deployment.engine.engine
+    if runtime == "embedded" and engine != "embedded":
+        fix = "use `--runtime podman`, or `--set engine=embedded`"
+        raise UserError(f"the runtime `embedded` has no {engine}", where=deployment.name, fix=fix)
     host = probe_host(rim.commands, LOCAL, models_dir=str(rim.folders.cache.parent))
     model = (
         find_model(deployment.model, rim)
