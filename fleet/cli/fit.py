@@ -174,7 +174,8 @@ def _model(
     if wanted.endswith(".gguf"):
         return read_model_file(wanted)
     if wanted.endswith(".json"):
-        return read_model_config(wanted)
+        facts = read_model_config(wanted)
+        return with_quant(facts, quant) if quant else facts
     architecture, named = wanted, None
     if library.has("model", wanted):
         profile = library.find(ModelProfile, wanted)

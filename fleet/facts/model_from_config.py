@@ -5,11 +5,13 @@ The keys are brought to their GGUF names, so that the same rules say what each l
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.errors import UserError
 from fleet.facts.model_facts import ModelFacts, Weights
 from fleet.facts.model_keys import Keys, shape_of
+from fleet.facts.quantizer_rules import quantised
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -57,8 +59,9 @@ _BF16 = 2
 def model_facts_from_config(config: Mapping[str, Any], name: str) -> ModelFacts:
     """Return the facts that a parsed `config.json` gives; `name` is for messages.
 
-    The weights are counted as bf16 of the shapes that the config names, which is a bound,
-    not a file. Raises `UserError` when a needed key is missing.
+    `quants` are by the quantizer's rules where they are known for the architecture. The
+    weights are those in bf16: without the rules a bound of the shapes that the config names.
+    Raises `UserError` when a needed key is missing.
     """
     text = {**config, **(config.get("text_config") or {})}
     kind = str(text.get("model_type", ""))
@@ -74,15 +77,27 @@ def model_facts_from_config(config: Mapping[str, Any], name: str) -> ModelFacts:
     vocabulary = text.get("vocab_size")
     if not isinstance(vocabulary, int):
         raise _broken(name, "the key `vocab_size` is missing")
+    n_layer = shape["n_layer"]
     tied = bool(text.get("tie_word_embeddings", config.get("tie_word_embeddings", False)))
+    quants = quantised(keys, n_layer, vocabulary, shared=_shared_width(text), tied=tied)
+    whole = quants.get("F16")
     return ModelFacts(
         **shape,
         name=name,
         source="config",
         n_vocab=vocabulary,
         tied_embeddings=tied,
-        weights=_bound(shape["n_layer"], keys, vocabulary, tied=tied),
+        weights=replace(whole, quant="BF16")
+        if whole
+        else _bound(n_layer, keys, vocabulary, tied=tied),
+        quants=quants,
     )
+
+
+def _shared_width(text: Mapping[str, Any]) -> int:
+    """Return the width of the experts that every token uses."""
+    own = text.get("shared_expert_intermediate_size") or text.get("moe_intermediate_size")
+    return int(own or 0) * int(text.get("n_shared_experts") or 0)
 
 
 def _broken(name: str, what: str) -> UserError:
@@ -148,7 +163,8 @@ def _bound(n_layer: int, keys: Keys, vocabulary: int, *, tied: bool) -> Weights:
     experts = keys.count("expert_count", 0)
     dense_layers = keys.count("leading_dense_block_count", 0) if experts else n_layer
     dense = 3 * width * keys.count("feed_forward_length", 0)
-    each = 3 * width * keys.count("expert_feed_forward_length", 0)
+    inner = keys.count("expert_feed_forward_length", keys.count("feed_forward_length", 0))
+    each = 3 * width * inner
     attention = _latent_attention(keys) or 2 * width * head * (heads + kv_heads)
     table = vocabulary * width
     routed = experts * each * (n_layer - dense_layers)

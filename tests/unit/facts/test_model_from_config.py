@@ -40,6 +40,46 @@ NEXT = {
     "linear_value_head_dim": 128, "max_position_embeddings": 262144, "vocab_size": 151936,
 }  # fmt: skip
 
+V3 = {key: value for key, value in V32.items() if key != "index_head_dim"} | {
+    "model_type": "deepseek_v3", "n_shared_experts": 1,
+}  # fmt: skip
+QWEN_72B = {
+    "model_type": "qwen2", "num_hidden_layers": 80, "hidden_size": 8192,
+    "intermediate_size": 29568, "num_attention_heads": 64, "num_key_value_heads": 8,
+    "max_position_embeddings": 131072, "vocab_size": 152064,
+}  # fmt: skip
+QWEN_30B = {
+    "model_type": "qwen3_moe", "num_hidden_layers": 48, "hidden_size": 2048, "head_dim": 128,
+    "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+    "num_experts_per_tok": 8, "num_attention_heads": 32, "num_key_value_heads": 4,
+    "max_position_embeddings": 40960, "vocab_size": 151936,
+}  # fmt: skip
+MIXTRAL = {
+    "model_type": "mixtral", "num_hidden_layers": 32, "hidden_size": 4096,
+    "intermediate_size": 14336, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 32768,
+    "vocab_size": 32000,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("quant", ["F16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q4_K_S"])
+@pytest.mark.parametrize(
+    ("config", "record"),
+    [(LLAMA, "llama3.1-8b"), (V3, "deepseek-v3"), (GEMMA, "gemma3-12b"), (MIXTRAL, "mixtral-8x7b"),
+     (QWEN_72B, "qwen2.5-72b"), (QWEN_30B, "qwen3-30b-a3b")],
+)  # fmt: skip
+def test_the_quantizers_rules_give_the_size_of_the_file(
+    config: dict[str, Any], record: str, quant: str
+) -> None:
+    ruled, known = (
+        model_facts_from_config(config, "c").quants,
+        model_facts_from_record(record).quants,
+    )
+
+    # a file holds its vocabulary besides
+    assert ruled[quant].total == pytest.approx(known[quant].total, rel=0.002)
+    assert ruled[quant].experts == pytest.approx(known[quant].experts, rel=0.002)
+
 
 @pytest.mark.parametrize(
     ("config", "record"),
