@@ -23,8 +23,8 @@ _UNITS = {
     "gb": 10**9,
     "tb": 10**12,
 }
-_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*")
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]+)/s\s*")
+_SIZE = re.compile(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([a-zA-Z]+)\s*")
+_RATE = re.compile(r"\s*(\d{1,40}(?:\.\d{1,40})?)\s*([a-zA-Z]+)/s\s*")
 
 
 class ByteSize(int):

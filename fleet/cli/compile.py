@@ -17,7 +17,7 @@ from fleet.compiler.compare_builds import differences
 from fleet.compiler.compile_deployment import compile_deployment
 from fleet.compiler.dialects.environment import as_environment
 from fleet.effects.commands import LocalCommands
-from fleet.effects.files import read_text
+from fleet.effects.files import read_given_text
 from fleet.effects.folders import cache_folder
 from fleet.errors import UserError
 from fleet.facts.known_builds import build_facts, known_llama_cpp_builds
@@ -95,7 +95,7 @@ def chosen_build(
     if choice.help_file is None and choice.image is None:
         return build_facts(engine, choice.build or deployment.engine.build), ()
     if choice.help_file is not None:
-        read = parse_help(read_text(choice.help_file), engine=engine)
+        read = parse_help(read_given_text(choice.help_file), engine=engine)
         number = build_facts(engine, choice.build) if choice.build else None
         read = replace(read, number=number.number, date=number.date) if number else read
     else:

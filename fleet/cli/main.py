@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from fleet import __version__
-from fleet.cli.readable_errors import readable_errors
+from fleet.cli.readable_errors import open_closed_streams, readable_errors
 from fleet.cli.verbs import VERBS
 
 if TYPE_CHECKING:
@@ -94,6 +94,7 @@ def fleet(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit with the code of the contract."""
+    open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     words, level = take_verbosity(given)
     if level:

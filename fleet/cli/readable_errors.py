@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from fleet import __version__
+from fleet.effects.folders import state_folder
 from fleet.errors import FleetError, OutsideError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def readable_errors(*, as_json: bool, words: Sequence[str]) -> Iterator[None]:
     """Turn every failure inside into a message and exit; never a traceback on the screen."""
     try:
         yield
+        sys.stdout.flush()
     except FleetError as error:
         _leave(error, as_json=as_json)
     except _ClickError as error:
@@ -49,9 +51,11 @@ def readable_errors(*, as_json: bool, words: Sequence[str]) -> Iterator[None]:
         print("interrupted", file=sys.stderr)  # noqa: T201 - the edge
         raise SystemExit(INTERRUPTED) from None
     except BrokenPipeError:
-        # the reader left (`fleet logs | head`); point stdout elsewhere for the flush at exit
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(0) from None
+        _leave_without_reader()
+    except SystemExit as ended:
+        if isinstance(ended.__context__, BrokenPipeError):  # seen by typer first
+            _leave_without_reader()
+        raise
     except ModuleNotFoundError as error:
         _leave(_missing_extra(error) or _bug(error, words), as_json=as_json)
     except OSError as error:
@@ -61,13 +65,43 @@ def readable_errors(*, as_json: bool, words: Sequence[str]) -> Iterator[None]:
 
 
 def _leave(error: FleetError, *, as_json: bool) -> NoReturn:
-    if as_json:
-        print(json.dumps({"error": error.as_json()}))  # noqa: T201 - the edge
-    else:
-        print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the edge
-        if error.fix:
-            print(f"\nhint: {error.fix}", file=sys.stderr)  # noqa: T201 - the edge
+    try:
+        _say(error, as_json=as_json)
+    except OSError:  # a full disk behind stdout, or nobody there to read
+        _drop_stdout()
     raise SystemExit(error.exit_code) from None
+
+
+def _say(error: FleetError, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"error": error.as_json()}), flush=True)  # noqa: T201 - the edge
+        return
+    print(f"error: {error}", file=sys.stderr)  # noqa: T201 - the edge
+    if error.fix:
+        print(f"\nhint: {error.fix}", file=sys.stderr)  # noqa: T201 - the edge
+    sys.stdout.flush()
+
+
+def _leave_without_reader() -> NoReturn:
+    """End well: whoever read stdout has seen enough (`fleet logs | head`)."""
+    _drop_stdout()
+    raise SystemExit(0) from None
+
+
+def _drop_stdout() -> None:
+    """Point stdout elsewhere, so that the flush at exit does not fail as well."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def open_closed_streams() -> None:
+    """Give a program that was started without stdin, stdout or stderr (`>&-`) empty ones.
+
+    In this order each takes the number it should have, and no other file gets it.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            stream = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115 - stays open
+            setattr(sys, name, stream)
 
 
 class Usage(FleetError):
@@ -120,12 +154,11 @@ def _bug(error: Exception, words: Sequence[str]) -> Bug:
         f"fleet {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
         f"command: fleet {' '.join(words)}\n\n{traceback.format_exc()}"
     )
-    state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state")
-    log = state / "fleet" / "bugs" / f"bug-{os.getpid()}.log"
     try:
+        log = state_folder() / "bugs" / f"bug-{os.getpid()}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(text)
-    except OSError:
+        log.write_text(text, encoding="utf-8", errors="backslashreplace")
+    except (OSError, RuntimeError):  # RuntimeError: there is no home at all
         print(text, file=sys.stderr)  # noqa: T201 - nowhere else to put it
         return Bug(f"{type(error).__name__}: {error}", fix="please report the text above")
     return Bug(

@@ -64,7 +64,10 @@ class Generation:
 
 
 def deployment_folder(folders: Folders, name: str) -> Path:
-    """Return the folder of the deployment's record."""
+    """Return the folder of the deployment's record. Raises `UserError` when it is no name."""
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        fix = "`fleet status` lists what is recorded or running"
+        raise UserError("no deployment can be called so", where=name, fix=fix)
     return folders.state / "deployments" / name
 
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet.errors import OutsideError
+from fleet.errors import OutsideError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,6 +22,22 @@ BLOCK = 4 * 2**20
 def read_text(path: Path | str) -> str:
     """Return the file's text (UTF-8). Raises OSError."""
     return Path(path).read_text(encoding="utf-8")
+
+
+def read_given_text(path: Path | str, *, most_bytes: int = 64 * 2**20) -> str:
+    """Return the text of a file that the user named. Raises `UserError` when it has none."""
+    fix = "check the path, its owner and mode"
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(most_bytes + 1)
+        if len(content) <= most_bytes:
+            return content.decode("utf-8-sig")
+        reason = f"is larger than {most_bytes // 2**20} MiB"
+    except OSError as error:
+        reason = f"cannot be read: {error.strerror or error}"
+    except UnicodeDecodeError:
+        reason, fix = "is no text (UTF-8)", "name a text file"
+    raise UserError(reason, where=str(path), fix=fix)
 
 
 def read_range(path: Path | str, offset: int, size: int) -> bytes:
@@ -111,7 +127,7 @@ def _cannot_write(path: Path, error: OSError) -> OutsideError:
     fixes = {
         errno.ENOSPC: "free some space, see `df -h`; `fleet prune` removes what fleet can spare",
         errno.EDQUOT: "free some space within your quota",
-        errno.EROFS: "the file system is read-only; set XDG_STATE_HOME to one that is not",
+        errno.EROFS: "the file system is read-only, another is needed; see XDG_STATE_HOME",
     }
     fix = fixes.get(error.errno or 0, "check the owner and mode of the folder")
     return OutsideError(f"cannot write: {error.strerror or error}", where=str(path), fix=fix)

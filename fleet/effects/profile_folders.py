@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _ENDINGS = (".yaml", ".yml")
+_MOST_BYTES = 5 * 2**20  # what is longer, or has no end, is refused by the parser for its size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +42,8 @@ def read_profile_folders(extra: Iterable[str | Path], shipped: Path) -> Iterator
 def read_profile_file(path: str | Path) -> bytes:
     """Return the bytes of one profile file; raises `UserError` when it is not one."""
     try:
-        return Path(path).read_bytes()
+        with Path(path).open("rb") as file:
+            return file.read(_MOST_BYTES)
     except FileNotFoundError:
         raise UserError("no such file", where=str(path), fix="check the path") from None
     except IsADirectoryError:
@@ -78,8 +80,8 @@ def _files(folder: Path, layer: Literal["user", "shipped"]) -> Iterator[ProfileF
     here = str(Path.cwd()) + os.sep
     for path in _paths(folder):
         try:
-            content = Path(path).read_bytes()
-        except OSError:
+            content = read_profile_file(path)
+        except UserError:
             continue
         yield ProfileFile(path=_as_written(path, here), layer=layer, content=content)
 
@@ -95,9 +97,16 @@ def _paths(folder: Path) -> Iterator[str]:
         raise OutsideError(reason, where=str(folder), fix="check its owner and mode") from None
     yield from (entry.path for entry in entries if _is_profile(entry))
     for entry in entries:
-        if entry.is_dir() and not entry.name.startswith("."):
-            inner = sorted(os.scandir(entry.path), key=lambda file: file.name)
-            yield from (file.path for file in inner if _is_profile(file))
+        if not entry.name.startswith("."):
+            yield from (file.path for file in _inner(entry) if _is_profile(file))
+
+
+def _inner(entry: os.DirEntry[str]) -> list[os.DirEntry[str]]:
+    """Return what lies in a subfolder; nothing when it is none or cannot be read."""
+    try:
+        return sorted(os.scandir(entry.path), key=lambda file: file.name) if entry.is_dir() else []
+    except OSError:
+        return []
 
 
 def _as_written(path: str, here: str) -> str:
@@ -106,4 +115,9 @@ def _as_written(path: str, here: str) -> str:
 
 
 def _is_profile(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(_ENDINGS) and not entry.name.startswith(".") and entry.is_file()
+    if not entry.name.endswith(_ENDINGS) or entry.name.startswith("."):
+        return False
+    try:
+        return entry.is_file()
+    except OSError:  # a link that leads in a circle
+        return False

@@ -28,6 +28,8 @@ SIZE_PATTERN = r"^\s*\d+(\.\d+)?\s*([KMGTkmgt][iI]?)?[bB]\s*$"
 _RATE_PATTERN = SIZE_PATTERN.replace(r"[bB]\s*$", r"[bB]/s\s*$")
 _INTEGER = re.compile(r"-?(0|[1-9]\d*)")
 _NUMBER = re.compile(r"-?(0|[1-9]\d*)(\.\d+)?([eE][-+]?\d+)?")
+_ENOUGH = 40  # digits of a whole number beyond every bound; Python reads no more than 4300
+_SHOWN = 60  # characters of a wrong number in a message
 
 
 class ScalarField:
@@ -83,7 +85,7 @@ class Integer(ScalarField):
         """Return the number."""
         if not _INTEGER.fullmatch(text):
             raise Mistake(f"`{text}` is not a whole number")
-        return _within(int(text), self.least, self.most, text)
+        return _within(int(text[:_ENOUGH]), self.least, self.most, text)
 
     def schema(self) -> JsonSchema:
         """Return the schema with its bounds."""
@@ -163,7 +165,7 @@ class Scalar:
         if node.tag == NULL or node.style:
             return None if node.tag == NULL else text
         if _INTEGER.fullmatch(text):
-            return int(text)
+            return int(text[:_ENOUGH])
         return float(text) if _NUMBER.fullmatch(text) else _TRUTHS.get(text, text)
 
     def schema(self) -> JsonSchema:
@@ -175,8 +177,9 @@ _TRUTHS: dict[str, bool] = {"true": True, "false": False}
 
 
 def _within(value: int, least: int, most: int, text: str) -> int:
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
     if value < least:
-        raise Mistake(f"`{text}` is below {least}")
+        raise Mistake(f"`{shown}` is below {least}")
     if value > most:
-        raise Mistake(f"`{text}` is above {most}")
+        raise Mistake(f"`{shown}` is above {most}")
     return value

@@ -449,9 +449,12 @@ def _shown(bound: float | None) -> str:
     return f"{bound:,.0f}" if bound is not None and bound == int(bound) else f"{bound:g}"
 
 
+_ENOUGH = 40  # digits of a number beyond every bound; Python reads no more than 4300
+
+
 def _parse_int(row: SettingRow, value: object) -> int:
     if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
-        value = int(value)
+        value = int(value.strip()[:_ENOUGH])
     if isinstance(value, bool) or not isinstance(value, int):
         raise _wrong(row, value, "a whole number")
     _bounded(row, value, value)

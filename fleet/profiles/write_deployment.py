@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fleet.profiles.kind_tables import FORMAT_VERSION
+from fleet.errors import UserError
+from fleet.profiles.kind_tables import FORMAT_VERSION, NAME_TEXT
 from fleet.profiles.kinds import HardwareProfile, ModelProfile
 from fleet.profiles.model_file import is_model
 from fleet.profiles.parse_profile import parse_profile
+from fleet.profiles.reading import Mistake
 
 if TYPE_CHECKING:
     from fleet.profiles.library import ProfileLibrary
@@ -53,6 +55,10 @@ def new_deployment(library: ProfileLibrary, *, name: str, model: str, hardware: 
     The engine is chosen by the hardware. Raises `UserError` for an unknown model or
     hardware and for a name that no deployment may have.
     """
+    try:
+        NAME_TEXT.read_text(name)
+    except Mistake as mistake:
+        raise UserError(mistake.message, where="NAME", fix=mistake.fix) from None
     machine = library.find(HardwareProfile, hardware, where="--on")
     if not is_model(model):
         library.find(ModelProfile, model, where="--model")
