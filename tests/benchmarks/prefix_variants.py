@@ -155,7 +155,6 @@ def run_all(
 ) -> list[dict[str, Any]]:
     http = Http()
     with TemporaryDirectory() as folder, ExitStack() as stack:
-        stack.callback(http.close)
         servers = [Running(launch, Path(folder)) for launch in launches]
         for server in servers:
             stack.callback(server.stop)
