@@ -155,6 +155,7 @@ def _compute(figures: Mapping[str, Any] | None) -> ComputeFigures | None:
         dequant=figures["dequant"],
         dense=(dense[0], dense[1]) if dense else None,
         hole=figures.get("hole", 0),
+        no_flash=figures.get("no_flash", 0),
         variants={key: (pair[0], pair[1]) for key, pair in figures.get("variants", {}).items()},
         sequence=figures.get("sequence", 0),
         tables={_table_key(key): _table(rows) for key, rows in figures.get("tables", {}).items()},

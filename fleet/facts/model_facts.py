@@ -101,7 +101,8 @@ class ComputeFigures:
     `base` and `dequant` are f32 values for each token of a ubatch: the peak of the graph
     without and with the f16 copy of a quantised cache. `dense` are the same where several
     sequences share one stream and a sparse path is not taken. A copy of up to `hole` values
-    per token finds room among tensors that are dead by then. `variants` replace `base` and
+    per token finds room among tensors that are dead by then. `no_flash` is what each token
+    takes without flash attention beyond the rule for all. `variants` replace `base` and
     `dequant` where K and V are copied, by whether each is quantised (`q`) or not (`n`).
     `sequence` is what each further sequence adds, in bytes. `tables` are by (`f16`, `q` or
     `bf16`, sequences). `cpu` are contexts and the bytes per token without a GPU.
@@ -111,6 +112,7 @@ class ComputeFigures:
     dequant: int
     dense: tuple[int, int] | None = None
     hole: int = 0
+    no_flash: int = 0
     variants: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     sequence: int = 0
     tables: Mapping[tuple[str, int], ComputeTable] = field(default_factory=dict)

@@ -210,7 +210,8 @@ def _without_flash(question: MemoryQuestion, plans: Sequence[CachePlan], tokens:
         latent = max((plan.cache.k_row for plan in plans), default=0)
         queries, rows = model.n_head * (2 * latent - 64 + model.head_dim_k), 0
         width = 3 * model.n_embd
-    return scores + mask + (width + queries + rows + 5) * tokens * F32
+    more = model.compute.no_flash if model.compute else 0
+    return scores + mask + (width + queries + rows + more + 5) * tokens * F32
 
 
 def _table(question: MemoryQuestion, *, copied: bool) -> ComputeTable | None:
