@@ -61,9 +61,8 @@ class Weights:
     `token_embd` stays on the host; when `tied`, a device with the output layer gets a copy
     of it too. `host_tables` are other tables that stay on the host. `layers` and
     `expert_layers` are bytes per layer (all, and of the experts alone); empty when only the
-    totals are known. `largest_experts` are the two largest expert tensors. `repacked` are the
-    bytes that a CPU of x86 keeps in a layout of its own, of which `mapped_twice` lie between
-    others in the file. `exact` tells a file's own table from a rule.
+    totals are known. `largest_experts` are the two largest expert tensors. `mapped_twice` are
+    bytes between others in the file that a CPU of x86 copies into a layout of its own.
     """
 
     quant: str
@@ -76,9 +75,7 @@ class Weights:
     layers: tuple[int, ...] = ()
     expert_layers: tuple[int, ...] = ()
     largest_experts: tuple[int, ...] = ()
-    repacked: int = 0
     mapped_twice: int = 0
-    exact: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

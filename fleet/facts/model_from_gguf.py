@@ -88,9 +88,7 @@ def weights_of(header: GgufHeader, n_layer: int) -> Weights:
         layers=tuple(layers),
         expert_layers=tuple(experts),
         largest_experts=_two_largest(t.size for t in header.tensors if "_exps" in t.name),
-        repacked=sum(tensor.size for tensor in repacked),
         mapped_twice=_within_others(header.tensors, repacked),
-        exact=True,
     )
 
 

@@ -98,6 +98,7 @@ def _question(case: Mapping[str, Any], where: str) -> MemoryQuestion:
             draft_tokens=_count(flags, "draft", 0),
             swa_full=_switch(flags, "swa_full", otherwise=False),
             engine=_engine(case),
+            mla_stores_v=_keeps_transposed(case, flags),
             build=build,
             build_date=date,
         )
@@ -134,6 +135,12 @@ def _expert_layers(flags: Mapping[str, Any]) -> int | None:
     if not value:
         return None
     return _EVERY_LAYER if value in {1, "1", "on", "all"} else _count(flags, "cmoe", 0)
+
+
+def _keeps_transposed(case: Mapping[str, Any], flags: Mapping[str, Any]) -> bool | None:
+    """Tell whether ik_llama.cpp's first form of MLA keeps the latent a second time."""
+    first_form = case.get("engine") == "ik_llama.cpp" and flags.get("mla") == 1
+    return True if first_form and not _switch(flags, "fa", otherwise=True) else None
 
 
 def _engine(case: Mapping[str, Any]) -> MemoryEngine:

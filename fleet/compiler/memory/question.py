@@ -19,7 +19,8 @@ class MemoryQuestion:
     `devices` counts GPUs, 0 runs on the CPU. `gpu_layers` None means all, counted from the
     last, the output layer first. `cpu_moe_layers` keeps the experts of the first n layers on
     the host, None those of no layer. `outputs` is the number of logit rows of a batch, None
-    one for each slot and draft token. `build` None is today's.
+    one for each slot and draft token. `build` None is today's. `mla_stores_v` None follows
+    the build; `no_repack` and `locked` say how weights lie in host memory.
     """
 
     model: ModelFacts
@@ -50,6 +51,5 @@ class MemoryQuestion:
     locked: bool = False
     mla_stores_v: bool | None = None
     split: tuple[float, ...] = ()
-    unified_memory: bool = False
     backend: Literal["cuda", "vulkan", "rocm", "cpu"] = "cuda"
     tensor_parallel: int = 1

@@ -281,9 +281,7 @@ def test_what_grows_is_no_finding_until_it_is_full() -> None:
 def test_pages_of_repacked_weights_lie_there_besides_until_b11669(
     build: int, more: dict[str, Any], twice: int
 ) -> None:
-    weights = Weights(
-        quant="Q4_K_M", total=1000, token_embd=100, output=100, repacked=400, mapped_twice=300
-    )
+    weights = Weights(quant="Q4_K_M", total=1000, token_embd=100, output=100, mapped_twice=300)
     model = replace(model_facts_from_record("llama3.1-8b"), weights=weights)
     question = MemoryQuestion(model=model, context=4096, devices=0, build=build, **more)
 
