@@ -48,11 +48,6 @@ def listener(port: int) -> str | None:
     return None
 
 
-def available_bytes() -> int:
-    """Return the memory that a new process could take without swapping."""
-    return int(psutil.virtual_memory().available)
-
-
 def disk_free(path: Path) -> int:
     """Return the free bytes of the file system that will hold `path`."""
     existing = next(parent for parent in (path, *path.parents) if parent.exists())

@@ -118,16 +118,6 @@ def memory_bytes(process: ProcessId) -> int:
         return 0
 
 
-def work_done(process: ProcessId) -> float:
-    """Return a figure that grows while the process computes or reads: CPU seconds and MiB."""
-    try:
-        seen = psutil.Process(process.pid)
-        times = seen.cpu_times()
-        return float(times.user + times.system) + seen.memory_info().rss / 2**20
-    except psutil.Error:
-        return 0.0
-
-
 def _gone(seen: psutil.Process, process: ProcessId, within_s: float) -> bool:
     child = _children.get(process.pid)
     try:

@@ -71,10 +71,6 @@ class ServerClient:
         """POST `/v1/chat/completions`."""
         return self._post("/v1/chat/completions", body)
 
-    def stream_completion(self, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        """POST `/completion` with `stream` and yield its events."""
-        return self._stream("/completion", body)
-
     def stream_chat(self, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """POST `/v1/chat/completions` with `stream` and yield its events."""
         return self._stream("/v1/chat/completions", body)
