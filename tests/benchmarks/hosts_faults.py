@@ -11,9 +11,12 @@ import json
 import random
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.net_hosts import start_network
 from support.town import NAME, Town
@@ -21,7 +24,6 @@ from support.town import NAME, Town
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from support.net_hosts import NetHost, Network
 

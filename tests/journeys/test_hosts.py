@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +21,6 @@ from support.town import NAME, Town
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from support.net_hosts import NetHost, Network
 
@@ -293,6 +293,12 @@ def test_a_key_reaches_the_host_as_a_secret_and_a_model_only_once(town: Town) ->
     assert code == 0, told
     assert host.run(f"sha256sum {MODEL}").stdout == right
 
+    # a model that lies on the host alone is used where it is
+    town.model = Path(MODEL)
+    town.write(**only, settings={"ctx_size": 1536}, bind=host.address, api_key=True)
+    code, told = town.fleet("plan", NAME)
+    assert (code, [each["action"] for each in told["changes"]]) == (0, ["keep"])
+
     town.fleet("down", NAME, "--yes")
     assert host.run("podman secret ls --noheading").stdout == ""
 
@@ -346,7 +352,7 @@ def test_a_fleet_killed_in_the_middle_is_made_good_by_the_next(pair: Town, share
     code, told = pair.fleet("up", NAME, "--yes")
 
     assert code == 0, told
-    assert [(e["server"], e["state"]) for e in told["servers"]] == [("server", "running")] * 2
+    assert [(e["name"], e["state"]) for e in told["servers"]] == [("server", "running")] * 2
     assert all(len(pair.containers(host)) == 1 for host in pair.hosts[1:])
 
 
