@@ -25,7 +25,7 @@ from fleet.deploy.generations import (
 )
 from fleet.deploy.plan_changes import plan_changes
 from fleet.deploy.prepare import prepare
-from fleet.deploy.prime import prime, proof_tail
+from fleet.deploy.prime import has_slot_files, prime, tail_of
 from fleet.effects.files import read_text
 from fleet.effects.lock import held
 from fleet.effects.machine import listener, port_taken
@@ -366,18 +366,18 @@ def _prime(prepared: Prepared, work: Work) -> tuple[PrimeReport, ...]:
         work.client(launch, server.asked_at or "")
         for launch, server in zip(prepared.launches, servers, strict=False)
     )
-    tail = _proof_tail(prepared)
+    tail = tail_of(prepared)
     return tuple(
-        prime(prefix, client, read_text=read_text, tail_tokens=tail, look_before=False)
+        prime(
+            prefix,
+            client,
+            read_text=read_text,
+            tail_tokens=tail,
+            look_before=False,
+            slot_files=has_slot_files(prepared),
+        )
         for client in clients
     )
-
-
-def _proof_tail(prepared: Prepared) -> int:
-    facts = prepared.model.facts if prepared.model else None
-    settings = dict(prepared.launches[0].settings)
-    recurrent = facts is None or facts.is_recurrent or facts.is_hybrid
-    return proof_tail(settings, window=facts.n_swa if facts else 0, recurrent=recurrent)
 
 
 def _ask(changes: tuple[Change, ...], options: UpOptions) -> None:

@@ -296,8 +296,12 @@ class HostWork:
         if prefix is not None:
             self.progress(f"{launch.host}: priming the shared prefix")
             # the model lies there: as if it could not go back by itself
-            tail = proof_tail(dict(launch.settings), window=0, recurrent=True)
-            report = prime(prefix, client, read_text=read_text, tail_tokens=tail, look_before=False)
+            settings = dict(launch.settings)
+            report = prime(
+                prefix, client, read_text=read_text, look_before=False,
+                slot_files=bool(settings.get("slot_save_path")),
+                tail_tokens=proof_tail(settings, window=0, recurrent=True),
+            )  # fmt: skip
             self.primed.append(report)
         return ready
 

@@ -10,7 +10,9 @@ from fleet.deploy.check_memory import memory_checks
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import current_generation
 from fleet.deploy.look import Seen, client_of, look
+from fleet.deploy.prime import has_slot_files, keep_primed, tail_of
 from fleet.deploy.start_failure import classify
+from fleet.effects.files import read_text
 from fleet.effects.http import NoAnswer
 from fleet.effects.machine import LOCAL
 from fleet.errors import OutsideError
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from fleet.deploy.prepare import Prepared
     from fleet.deploy.rim import Rim
     from fleet.observe.observation import RunningServer
-    from fleet.profiles.kinds import RuntimeName
+    from fleet.profiles.kinds import RuntimeName, SharedPrefix
 
 UNAUTHORIZED = "401"
 
@@ -61,6 +63,8 @@ def _server_checks(
         yield _key_is_asked(seen, launch, rim)
     if prepared is not None:
         yield from memory_checks(seen.server, launch, prepared, rim, _who(launch))
+        if prepared.deployment.shared_prefix is not None:
+            yield _prefix(prepared.deployment.shared_prefix, seen, launch, prepared, rim)
     changed = ", ".join(f"{d.setting} is {d.running}, wanted {d.wanted}" for d in seen.drift)
     yield Check(
         name=f"{_who(launch)}: settings", ok=not seen.drift,
@@ -118,6 +122,25 @@ def _answer(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
         fix = f"`fleet restart {launch.deployment}`"
         return Check(name=name, ok=False, message=str(error), fix=fix)
     return Check(name=name, ok=True, message="answers a request")
+
+
+def _prefix(
+    prefix: SharedPrefix, seen: Seen, launch: LaunchConfig, prepared: Prepared, rim: Rim
+) -> Check:
+    """Look whether the shared prefix is still reused; prime it again when it is not."""
+    name = f"{_who(launch)}: shared prefix"
+    try:
+        report = keep_primed(
+            prefix, client_of(seen.server, rim), read_text=read_text,
+            slot_files=has_slot_files(prepared), tail_tokens=tail_of(prepared),
+        )  # fmt: skip
+    except OutsideError as error:
+        return Check(name=name, ok=False, message=str(error), fix=f"`fleet logs {launch.server}`")
+    message = f"{report.reused} of {report.prefix_tokens} tokens reused"
+    if report.outcome != "not-needed":
+        message = f"{report.before} were reused; {report.outcome} again: {message}"
+    fix = "" if report.outcome != "cannot-help" else report.why
+    return Check(name=name, ok=report.outcome != "cannot-help", message=message, fix=fix)
 
 
 def _key_is_asked(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -28,6 +28,7 @@ from fleet.errors import OutsideError, UserError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from fleet.deploy.prepare import Prepared
     from fleet.profiles.kinds import SharedPrefix
 
 Outcome = Literal["primed", "restored", "not-needed", "cannot-help"]
@@ -36,6 +37,7 @@ ENOUGH = 0.99  # of the shared tokens
 # a short prefix that is more than one in a hundred
 SLACK_TOKENS = 20  # what opens a message is shared by all and lies after the checkpoint
 TAIL_TOKENS = 600  # longer than the default ubatch: a shorter tail reuses by luck
+ANY_SLOT = -1
 SHORT_TAIL = 8  # tokens; what a request adds that only asks how much is reused
 DEFAULT_UBATCH = 512
 WORDS = ("north", "river", "amber", "seven", "window", "quiet", "stone", "market")
@@ -125,7 +127,7 @@ def prime(
     count = _slot_count(server)
     names = [_slot_file(tokens, slot) for slot in range(count)]
     if slot_files and _restore(server, names):
-        held = tuple(_held(server, slot, tokens, seed=3) for slot in range(count))
+        held = _proof(server, count, tokens, tail_tokens)
         if all(slot.enough for slot in held):
             return _enough("restored", held)
     before = 0
@@ -147,6 +149,29 @@ def prime(
     )
 
 
+def keep_primed(
+    prefix: SharedPrefix,
+    server: PromptServer,
+    *,
+    read_text: Callable[[str], str],
+    slot_files: bool = False,
+    tail_tokens: int = TAIL_TOKENS,
+) -> PrimeReport:
+    """Look with one short request what is reused of the prefix; prime again when that fell.
+
+    Raises as `prime` does.
+    """
+    tokens = shared_tokens(shared_messages(prefix, read_text), prefix.file is not None, server)
+    now = _held(server, ANY_SLOT, tokens, seed=5)
+    if now.enough:
+        return _enough("not-needed", (now,))
+    again = prime(
+        prefix, server, read_text=read_text, slot_files=slot_files, tail_tokens=tail_tokens,
+        look_before=False,
+    )  # fmt: skip
+    return replace(again, before=now.reused)
+
+
 def proof_tail(settings: Mapping[str, object], *, window: int, recurrent: bool) -> int:
     """Return how long a tail must be to prove priming, in tokens.
 
@@ -155,6 +180,19 @@ def proof_tail(settings: Mapping[str, object], *, window: int, recurrent: bool) 
     if not recurrent and (not window or settings.get("swa_full") is True):
         return SHORT_TAIL
     return int(str(settings.get("ubatch_size") or DEFAULT_UBATCH)) + SHORT_TAIL
+
+
+def tail_of(prepared: Prepared) -> int:
+    """Return how long a tail proves priming on this model and launch, in tokens."""
+    facts = prepared.model.facts if prepared.model else None
+    settings = dict(prepared.launches[0].settings)
+    recurrent = facts is None or facts.is_recurrent or facts.is_hybrid
+    return proof_tail(settings, window=facts.n_swa if facts else 0, recurrent=recurrent)
+
+
+def has_slot_files(prepared: Prepared) -> bool:
+    """Whether the server keeps slots in a folder (`--slot-save-path`)."""
+    return bool(dict(prepared.launches[0].settings).get("slot_save_path"))
 
 
 def _enough(outcome: Outcome, slots: tuple[SlotReuse, ...]) -> PrimeReport:
@@ -249,9 +287,16 @@ def _first_probe(
 def _prime_slots(
     server: PromptServer, count: int, tokens: Sequence[int], tail_tokens: int
 ) -> tuple[SlotReuse, ...]:
-    """Send the prefix alone to each slot, prove it on the first and look at the others."""
+    """Send the prefix alone to each slot, and prove that it helps."""
     for slot in range(count):
         _ask(server, slot, tokens)
+    return _proof(server, count, tokens, tail_tokens)
+
+
+def _proof(
+    server: PromptServer, count: int, tokens: Sequence[int], tail_tokens: int
+) -> tuple[SlotReuse, ...]:
+    """Push the prefix out of the first slot's window and come back; look at the others."""
     _ask(server, 0, [*tokens, *_tail_tokens(server, 3, tail_tokens)])
     return tuple(_held(server, slot, tokens, seed=4) for slot in range(count))
 
@@ -267,7 +312,7 @@ def _tail_tokens(server: PromptServer, seed: int, count: int) -> list[int]:
 
 
 def _ask(server: PromptServer, slot: int, tokens: Sequence[int]) -> int:
-    """Send `tokens` to `slot` and return how many of them were reused."""
+    """Send `tokens` to `slot` (-1: any) and return how many of them were reused."""
     body = {"prompt": list(tokens), "n_predict": 1, "cache_prompt": True, "id_slot": slot}
     return _cached(server.completion(body))
 

@@ -10,7 +10,12 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from prefix_variants import LAUNCHES, run
+from prefix_variants import LAUNCHES, run, words
+
+from fleet.effects.http import Http
+from fleet.effects.machine import free_port
+from fleet.observe.server_client import ServerClient
+from support.fleet_command import fleet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,3 +55,45 @@ def test_priming_says_when_a_message_start_does_it_already(
     row = run(NAMED["chat, primed"], tiny_models["gemma3"], PREFIX, TAIL, REQUESTS)
 
     assert row["prime"] == "not-needed"
+
+
+def test_the_prefix_survives_a_restart_and_check_keeps_it(
+    tiny_models: Mapping[str, Path], home: Path, tmp_path: Path
+) -> None:
+    text, slots = tmp_path / "prefix.txt", tmp_path / "slots"
+    text.write_text(words(PREFIX, 1) + " ")
+    slots.mkdir()
+    folder = home / "config" / "fleet" / "profiles"
+    folder.mkdir(parents=True)
+    head = "version: 1\nname: shared"
+    (folder / "m.yaml").write_text(f"kind: model\n{head}-model\npath: {tiny_models['gemma3']}\n")
+    (folder / "e.yaml").write_text(f"kind: engine\n{head}-engine\nengine: embedded\n")
+    (folder / "d.yaml").write_text(
+        f"kind: deployment\n{head}\nhardware: auto\nmodel: shared-model\n"
+        f"engine: shared-engine\nport: {free_port()}\nshared_prefix:\n  file: {text}\n"
+        "settings:\n  ctx_size: 4096\n  parallel: 1\n  threads: 1\n"
+        f"  slot_save_path: {slots}/\n"
+    )
+    try:
+        first = fleet("up", "shared", "--json")
+        assert first.code == 0, first.out
+        assert len(list(slots.iterdir())) == 1
+        assert prefix_check()["message"] == "741 of 742 tokens reused"
+        url = first.json["servers"][0]["url"]
+        forget(url)
+        assert prefix_check()["message"].startswith("0 were reused; restored again")
+        assert fleet("restart", "shared", "--yes").code == 0
+        assert fleet("prompts", "prime", "shared", "--json").json["outcome"] == "restored"
+    finally:
+        fleet("down", "shared", "--yes")
+
+
+def prefix_check() -> dict[str, str]:
+    said = fleet("check", "shared", "--json")
+    (found,) = [one for one in said.json["checks"] if "shared prefix" in one["name"]]
+    assert found["ok"], found
+    return dict(found)
+
+
+def forget(url: str) -> None:
+    ServerClient(url=url, http=Http()).slot_action(0, "erase", "")
