@@ -47,6 +47,8 @@ def print_bars(plan: MemoryPlan, verdict: Verdict, advice: Sequence[Advice], whe
     for each in advice:
         change = ", ".join(f"{key}={value}" for key, value in each.set.items())
         console.print(f"  {change}: {each.why}", markup=False)
+    if verdict.answer == "no" and not advice:
+        console.print("  no setting makes it fit: a smaller quantisation or more memory would")
     for text in plan.notes:
         notes.print(f"note: {text}", markup=False)
 

@@ -164,3 +164,9 @@ def test_a_pair_of_sparks_holds_two_hundred_gib(words: str, verdict: str) -> Non
     result = CliRunner().invoke(app, [*words.split(), "--on", "dgx-spark-pair", "--json"])
 
     assert json.loads(result.stdout)["verdict"] == verdict
+
+
+def test_where_no_setting_helps_that_is_said() -> None:
+    words = ["kimi-k3", "--on", "dgx-spark-pair", "--quant", "UD-IQ1_M", "--ctx", "8192"]
+
+    assert "no setting makes it fit" in CliRunner().invoke(app, words).stdout
