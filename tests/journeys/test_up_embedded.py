@@ -71,7 +71,8 @@ def servers_below(home: Path) -> list[int]:
 
 
 def test_the_demo_comes_up_answers_and_leaves_nothing(home: Path, port: int) -> None:
-    sets = ("--set", f"port={port}", "--set", "ctx_size=2048")
+    # one thread: two wait for each other where other work runs
+    sets = ("--set", f"port={port}", "--set", "ctx_size=2048", "--set", "threads=1")
     began = fleet("up", "demo", *sets)
     assert began.code == 0, began.err
     assert f"http://127.0.0.1:{port}" in began.out
@@ -203,7 +204,10 @@ def test_a_split_model_with_a_part_missing_is_refused(
 
 
 def test_two_at_once_do_not_disturb_each_other(model: Path, port: int, home: Path) -> None:
-    words = ("up", str(model), "--set", f"port={port}", "--set", "ctx_size=512", "--json")
+    words = (
+        "up", str(model), "--set", f"port={port}", "--set", "ctx_size=512", "--set", "threads=1",
+        "--json",
+    )  # fmt: skip
     both = [
         subprocess.Popen(
             fleet_words(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -358,7 +362,10 @@ def test_a_tuned_profile_applies_where_it_was_measured_and_nowhere_else(
         "date: 2026-01-01T00:00:00Z\nsettings:\n  batch_size: 96\n  ubatch_size: 32\n"
     )
     tuned.write_text(text)
-    sets = ("--set", f"port={port}", "--set", "ctx_size=512", "--set", "ubatch_size=64")
+    sets = (
+        "--set", f"port={port}", "--set", "ctx_size=512", "--set", "ubatch_size=64",
+        "--set", "threads=1",
+    )  # fmt: skip
 
     done = fleet("up", str(model), *sets)
 
