@@ -15,7 +15,7 @@ import typer
 
 from fleet import __version__
 from fleet.effects.folders import state_folder
-from fleet.errors import FleetError, OutsideError
+from fleet.errors import FleetError, OutsideError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -24,7 +24,7 @@ INTERRUPTED = 130
 USAGE = 2
 BUG = 70
 
-# typer carries its own copy of click since 0.20; the class is the same in all versions
+# typer carries its own copy of click since 0.26; the class is the same in all versions
 _ClickError: Any = next(
     base for base in typer.BadParameter.__mro__ if base.__name__ == "ClickException"
 )
@@ -56,12 +56,8 @@ def readable_errors(*, as_json: bool, words: Sequence[str]) -> Iterator[None]:
         if isinstance(ended.__context__, BrokenPipeError):  # seen by typer first
             _leave_without_reader()
         raise
-    except ModuleNotFoundError as error:
-        _leave(_missing_extra(error) or _bug(error, words), as_json=as_json)
-    except OSError as error:
-        _leave(_outside(error), as_json=as_json)
     except Exception as error:  # noqa: BLE001 - anything else is our bug, and said so
-        _leave(_bug(error, words), as_json=as_json)
+        _leave(_explained(error) or _bug(error, words), as_json=as_json)
 
 
 def _leave(error: FleetError, *, as_json: bool) -> NoReturn:
@@ -122,6 +118,19 @@ def _leave_usage(error: Any, *, as_json: bool) -> NoReturn:  # noqa: ANN401 - cl
     _leave(Usage(message, where=command, fix=f"see `{command} --help`"), as_json=True)
 
 
+def _explained(error: Exception) -> FleetError | None:
+    """Return what Python's own `error` means to a user, None when it is a bug of ours."""
+    match error:
+        case ModuleNotFoundError():
+            return _missing_extra(error)
+        case OSError():
+            return _outside(error)
+        case RecursionError():
+            return _too_deep(error)
+        case _:
+            return None
+
+
 def _missing_extra(error: ModuleNotFoundError) -> OutsideError | None:
     """Return what to install when `error` is about an optional library, else None."""
     extra = _EXTRAS.get((error.name or "").partition(".")[0])
@@ -129,6 +138,14 @@ def _missing_extra(error: ModuleNotFoundError) -> OutsideError | None:
         return None
     fix = f"pip install 'fleet[{extra}]'"
     return OutsideError(f"the library `{error.name}` is not installed", fix=fix)
+
+
+def _too_deep(error: RecursionError) -> UserError | None:
+    """Return what is wrong with the file when `error` came from reading JSON, else None."""
+    if "JSON" not in str(error):
+        return None
+    fix = "look whether it is the file you meant"
+    return UserError("a file that was given holds JSON nested too deeply", fix=fix)
 
 
 def _outside(error: OSError) -> OutsideError:

@@ -164,6 +164,9 @@ def check_deployment(deployment: Deployment) -> None:
         message = f"`{deployment.bind}` is reached from elsewhere and no API key is asked for"
         fix = "write `api_key: true`, or bind to 127.0.0.1"
         raise UserError(message, where=str(deployment.place), fix=fix)
+    if deployment.extra_args and not deployment.extra_args[0].startswith("-"):
+        message = f"`{deployment.extra_args[0]}` is no option"
+        raise UserError(message, where="extra_args", fix="begin with an option, such as `--prio`")
     dangerous = llama_cpp.DANGEROUS_OPTIONS | vllm.DANGEROUS_OPTIONS
     for word in deployment.extra_args:
         if word.partition("=")[0] in dangerous and not deployment.allow_dangerous:

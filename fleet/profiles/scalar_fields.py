@@ -45,6 +45,8 @@ class ScalarField:
             raise Mistake("has no value", fix="give it a value or remove the key")
         if node.style and not self.quoted:
             raise Mistake(f"`{node.value}` is text", fix="remove the quotes")
+        if "\0" in node.value:
+            raise Mistake("holds a NUL character, which no program takes")
         return self.read_text(str(node.value))
 
     def read_text(self, text: str) -> Any:  # noqa: ANN401 - as above

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
@@ -453,7 +454,7 @@ _ENOUGH = 40  # digits of a number beyond every bound; Python reads no more than
 
 
 def _parse_int(row: SettingRow, value: object) -> int:
-    if isinstance(value, str) and value.strip().lstrip("+-").isdecimal():
+    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?\d+\s*", value, re.ASCII):
         value = int(value.strip()[:_ENOUGH])
     if isinstance(value, bool) or not isinstance(value, int):
         raise _wrong(row, value, "a whole number")

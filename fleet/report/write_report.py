@@ -129,7 +129,7 @@ _READERS: Mapping[str, Callable[[ResultsFolder], tuple[Page, Sequence[Mapping[st
 
 def _csv(rows: Sequence[Mapping[str, object]]) -> str:
     text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()

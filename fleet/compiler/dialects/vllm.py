@@ -43,7 +43,20 @@ _OWN = frozenset(
     ]
 )
 DANGEROUS_OPTIONS = frozenset(
-    ["--trust-remote-code", "--allowed-local-media-path", "--enable-offline-docs", "--tool-server"]
+    [
+        "--trust-remote-code",
+        "--allowed-local-media-path",
+        "--enable-offline-docs",
+        "--tool-server",
+        # these name Python code to run
+        "--middleware",
+        "--tool-parser-plugin",
+        "--reasoning-parser-plugin",
+        "--io-processor-plugin",
+        "--logits-processors",
+        "--worker-cls",
+        "--worker-extension-cls",
+    ]
 )
 
 _VALUES: Mapping[str, str] = MappingProxyType(
