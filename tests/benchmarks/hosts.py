@@ -31,11 +31,14 @@ from fleet.observe.parse_probe import parse_probe
 from fleet.observe.probe_host import SCRIPT
 from fleet.profiles.kinds import HostTarget
 from support import models, podman_env
+from support.far_road import far_roads
 from support.net_hosts import start_network
 from support.town import NAME, Town
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from support.net_hosts import Network
 
 BARE = """\
 - hosts: all
@@ -79,7 +82,7 @@ def bare_playbook(town: Town, content: str = BARE) -> None:
 
 
 def up(town: Town) -> None:
-    code, told = town.fleet("up", NAME, "--yes")
+    code, told = town.fleet("up", town.name, "--yes", "--forks", "16")
     assert code == 0, told
 
 
@@ -141,21 +144,37 @@ def _load_again(town: Town) -> None:
     assert [each.wait() for each in began] == [0] * len(began)
 
 
-def with_delay(counts: tuple[int, ...], milliseconds: int) -> None:
+def with_delay(counts: tuple[int, ...], milliseconds: int, repeats: int = 3) -> None:
+    """Print how long a no-op takes as hosts are added, each that far away, taken in turn."""
+    with tempfile.TemporaryDirectory() as folder:
+        network = start_network(max(counts), podman_env.podman_environment())
+        addresses = [host.address for host in network.hosts]
+        try:
+            with far_roads(addresses, milliseconds / 1000) as ports:
+                towns = [_far_town(Path(folder) / str(n), network, ports[:n]) for n in counts]
+                for town in towns:
+                    up(town)
+                rows = [[seconds(functools.partial(up, town)) for town in towns]
+                        for _ in range(repeats)]  # fmt: skip
+        finally:
+            network.remove()
+    medians = [statistics.median(row[i] for row in rows) for i in range(len(counts))]
     print(f"no-op up with {milliseconds} ms of delay a host")
-    for count in counts:
-        with tempfile.TemporaryDirectory() as folder:
-            network = start_network(count, podman_env.podman_environment())
-            try:
-                town = _town(Path(folder), network)
-                town.write(batch="100%")
-                up(town)
-                for host in network.hosts:
-                    host.delay(milliseconds)
-                taken = [seconds(functools.partial(up, town)) for _ in range(3)]
-                print(f"{count:3} hosts: {statistics.median(taken):.2f} s")
-            finally:
-                network.remove()
+    for count, taken in zip(counts, medians, strict=True):
+        print(f"{count:3} hosts: {taken:.2f} s, {taken / medians[0]:.2f} times one host")
+
+
+def _far_town(folder: Path, network: Network, ports: list[int]) -> Town:
+    """Return a deployment of its own on the first hosts, reached by the long roads."""
+    name, count = f"far{len(ports)}", len(ports)
+    town = _town(folder, network)
+    hosts = [
+        {**town.target(host), "address": "127.0.0.1", "port": port}
+        for host, port in zip(network.hosts, ports, strict=False)
+    ]
+    town.name = name
+    town.write(hosts=hosts, batch="100%", port=8100 + count)
+    return town
 
 
 def plan_many(count: int) -> None:
@@ -188,7 +207,7 @@ def plan_many(count: int) -> None:
     assert len({json.dumps(asdict(each), default=str) for each in facts.values()}) == count
 
 
-def _town(folder: Path, network: object) -> Town:
+def _town(folder: Path, network: Network) -> Town:
     image = podman_env.ensure_engine_image()
     return Town(folder=folder, network=network, model=models.tiny_models()["llama"], image=image)
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from support.net_hosts import NetHost, Network
 
 KILLS = 10
-SLOW = "40mbit"
-PADDING = 64 * 2**20
+PADDING = 256 * 2**20
 PATIENCE_S = 120.0
 
 
@@ -51,7 +50,6 @@ def town(
     yield made
     for host in network.hosts:
         host.connect()
-        host.at_full_speed()
         if not host.processes():
             host.power_on()
         host.run("podman rm --all --force --time 0; rm -rf /root/.cache/fleet")
@@ -78,25 +76,25 @@ def error(said: str) -> dict[str, str]:
 def test_a_cable_cut_in_mid_copy_is_named_and_the_copy_goes_on(town: Town) -> None:
     host = town.hosts[1]
     large = town.folder / "large.gguf"
-    large.write_bytes(town.model.read_bytes() + bytes(PADDING))
+    large.write_bytes(town.model.read_bytes())
+    with large.open("ab") as file:
+        file.truncate(file.tell() + PADDING)
     town.model = large
     town.write(hosts=[town.target(host)])
     partial = host.folder / "root/.cache/fleet/models/tiny/large.gguf.partial"
-    host.slow(SLOW)
     with town.popen("up", NAME, "--json") as process:
-        until(lambda: partial.exists() and partial.stat().st_size > PADDING // 4, process)
+        until(lambda: partial.exists() and partial.stat().st_size > PADDING // 16, process)
         host.cut()
         said, _ = process.communicate()
     there = partial.stat().st_size
     host.connect()
-    host.at_full_speed()
 
     assert process.returncode == 5
     assert error(said)["where"] == "h2"
     assert "connection" in error(said)["message"]
     code, told = town.fleet("up", NAME)
     assert code == 0, told
-    assert there > PADDING // 4
+    assert there > PADDING // 16
     assert not partial.exists()
 
 
@@ -151,14 +149,12 @@ def test_an_interrupted_image_load_leaves_nothing_and_is_done_again(town: Town) 
     host = town.hosts[0]
     host.run("podman rmi --all --force")
     town.write(hosts=[town.target(host)])
-    host.slow(SLOW)
     with town.popen("up", NAME, "--json") as process:
         until(lambda: "podman load" in host.run("ps -eo args").stdout, process)
-        time.sleep(2)
+        time.sleep(0.5)
         host.cut()
         said, _ = process.communicate()
     host.connect()
-    host.at_full_speed()
 
     assert process.returncode == 5
     assert error(said)["where"] == "h1"
@@ -188,6 +184,7 @@ def test_two_controllers_that_know_nothing_of_each_other(town: Town, tmp_path: P
     assert all(len(town.containers(host)) == 1 for host in hosts)
 
 
+@pytest.mark.timeout(3600)
 def test_ten_kills_over_two_hosts(town: Town) -> None:
     chance = random.Random(1)  # noqa: S311 - moments, no secrets
     named = {"hosts": [town.target(host) for host in town.hosts[1:]], "batch": "100%"}

@@ -91,21 +91,6 @@ class NetHost:
         """Put the host back on the network."""
         _ip(f"link set {self.links[0]} up")
 
-    def delay(self, milliseconds: int) -> None:
-        """Delay each packet to the host."""
-        words = ["tc", "qdisc", "replace", "dev", self.links[0], "root", "netem", "delay"]
-        _checked([*words, f"{milliseconds}ms"])
-
-    def slow(self, rate: str) -> None:
-        """Let the host receive no more than `rate`, as tc writes it."""
-        words = ["tc", "qdisc", "replace", "dev", self.links[0], "root", "netem", "rate"]
-        _checked([*words, rate])
-
-    def at_full_speed(self) -> None:
-        """Take delays and limits away."""
-        with suppress(Missing):
-            _checked(["tc", "qdisc", "delete", "dev", self.links[0], "root"])
-
     def run(self, command: str, *, stdin: str | None = None) -> subprocess.CompletedProcess[str]:
         """Run a shell command on the host over SSH, as a person would."""
         words = ["ssh", *self.ssh_options(), f"root@{self.address}", command]

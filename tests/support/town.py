@@ -29,6 +29,7 @@ class Town:
     model: Path
     image: str
     build: str = "b11549"
+    name: str = NAME
 
     @property
     def hosts(self) -> list[NetHost]:
@@ -46,7 +47,7 @@ class Town:
             "hardware": "auto", "model": "tiny", "engine": "packaged", "topology": "replicas",
             "hosts": [self.target(host) for host in self.hosts], "settings": known, **keys,
         }  # fmt: skip
-        self._write("deployment", NAME, named)
+        self._write("deployment", self.name, named)
 
     def target(self, host: NetHost) -> dict[str, object]:
         """Return the host as a deployment names it."""
