@@ -94,11 +94,11 @@ def _items(caches: list[float], found: Mapping[tuple[str, str, int], float]) -> 
 
 
 def planned_memory(plan: MemoryPlan) -> dict[str, float]:
-    """Return the same items of a plan, in MiB."""
+    """Return the same items of a plan, those of a draft with them, in MiB."""
     gpus = plan.devices
     items = {
-        "kv": sum(cache.total for cache in plan.caches),
-        "state": plan.state,
+        "kv": sum(share.kv for share in (*gpus, plan.host)),
+        "state": sum(share.state for share in (*gpus, plan.host)),
         "output": plan.output,
         "weights": sum(share.weights for share in (*gpus, plan.host)) + plan.mapped_twice,
         "compute CPU": plan.host.compute - plan.output,

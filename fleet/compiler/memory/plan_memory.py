@@ -102,29 +102,31 @@ def plan_memory(question: MemoryQuestion) -> MemoryPlan:
     compute = device_bytes(question, caches, rules) if question.devices else ()
     on_host = host_bytes if question.devices else cpu_bytes
     output = output_bytes(question)
-    draft = _draft(question)
+    draft, nothing = _draft(question), Share(name="")
     devices = tuple(
-        Share(
-            name=f"GPU{i}",
-            weights=weights.devices[i] + (draft.weights if i == 0 and draft else 0),
-            kv=kv[i] + (draft.kv if i == 0 and draft else 0),
-            state=states[i] + (draft.state if i == 0 and draft else 0),
-            compute=round(compute[i]) + (draft.compute if i == 0 and draft else 0)
-            + (_mmproj(question) if i == 0 else 0),
-            overhead=_overhead(i),
+        _with(
+            Share(
+                name=f"GPU{i}",
+                weights=weights.devices[i],
+                kv=kv[i],
+                state=states[i],
+                compute=round(compute[i]) + (_mmproj(question) if i == 0 else 0),
+                overhead=_overhead(i),
+            ),
+            draft if i == 0 else nothing,
         )
         for i in range(question.devices)
-    )  # fmt: skip
+    )
     host = Share(
         name="host",
-        weights=weights.host + (0 if devices or not draft else draft.weights)
-        + (twice if question.locked else 0),
+        weights=weights.host + (twice if question.locked else 0),
         kv=kv[HOST],
         state=states[HOST],
         compute=round(on_host(question, caches, rules)) + output
         + (0 if devices else _mmproj(question)),
         overhead=HOST_PROCESS,
     )  # fmt: skip
+    host = _with(host, nothing if devices else draft)
     one = checkpoint_bytes(question, caches)
     return MemoryPlan(
         question=question,
@@ -181,10 +183,20 @@ def _states_by_device(question: MemoryQuestion, homes: Sequence[int], total: int
     return {device: round(size) for device, size in shares.items()}
 
 
-def _draft(question: MemoryQuestion) -> Share | None:
-    """Return the draft model's weights, caches and buffers, all on the first device."""
+def _with(share: Share, draft: Share) -> Share:
+    return replace(
+        share,
+        weights=share.weights + draft.weights,
+        kv=share.kv + draft.kv,
+        state=share.state + draft.state,
+        compute=share.compute + draft.compute,
+    )
+
+
+def _draft(question: MemoryQuestion) -> Share:
+    """Return the draft model's weights, caches and buffers, all in one place."""
     if question.draft is None:
-        return None
+        return Share(name="draft")
     alone = replace(
         question,
         model=question.draft,

@@ -9,7 +9,7 @@ import pytest
 
 from fleet.compiler.memory.advice import advise, longest_context
 from fleet.compiler.memory.answer_cases import answer_case
-from fleet.compiler.memory.compare_with_reality import gaps, printed_memory
+from fleet.compiler.memory.compare_with_reality import gaps, planned_memory, printed_memory
 from fleet.compiler.memory.fit import fit
 from fleet.compiler.memory.memory_question import memory_question
 from fleet.compiler.memory.plan_memory import plan_memory
@@ -307,3 +307,18 @@ def test_what_layers_in_host_memory_cost_is_told() -> None:
     # 8 of 128 experts of what moves are read for a token
     assert "GiB) lie in host memory: each token reads" in told["cpu_moe_layers"]
     assert told["cpu_moe_layers"].endswith(" ms")
+
+
+@pytest.mark.parametrize("devices", [0, 1])
+def test_a_draft_lies_beside_its_model(devices: int) -> None:
+    draft = model_facts_from_record("llama3.2-1b", "Q8_0")
+    alone = ask("llama3.1-8b", "Q4_K_M", 4096, devices=devices)
+
+    pair = planned_memory(plan_memory(replace(alone, draft=draft)))
+    both = [planned_memory(plan_memory(each)) for each in (alone, replace(alone, model=draft))]
+
+    place = "GPU" if devices else "CPU"
+    assert pair["kv"] == pytest.approx(sum(one["kv"] for one in both))
+    assert pair[f"compute {place}"] == pytest.approx(
+        sum(one[f"compute {place}"] for one in both), abs=0.6
+    )
