@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from dataclasses import asdict
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +19,13 @@ from fleet.deploy.look import client_of, last_server
 from fleet.deploy.model_files import find_model
 from fleet.deploy.prime import prime as prime_server
 from fleet.deploy.rim import Rim
+from fleet.deploy.trial_server import trial_server
 from fleet.diagnose.prompts.analysis import Analysis, analysis_json, analyze
 from fleet.diagnose.prompts.placement import Memory
 from fleet.diagnose.prompts.requests import Request, parse_requests
 from fleet.diagnose.prompts.tokens import Estimate, Tokenizer
 from fleet.effects.files import read_text
+from fleet.effects.installed import embedded_build
 from fleet.errors import FleetError, UserError
 from fleet.facts.architecture_records import model_facts_from_record
 from fleet.observe.engine_tokenizer import EngineTokenizer
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
 
     from fleet.facts.model_facts import ModelFacts
     from fleet.profiles.kinds import Deployment, ModelProfile
+
+LARGEST_TO_LOAD = 8 << 30  # bytes; a larger model takes too long for a count of tokens
+ONLY_TOKENS = {"ctx_size": 512, "parallel": 1, "warmup": False}
 
 app = typer.Typer()
 prompts = typer.Typer(no_args_is_help=True, help="Find what breaks a shared prefix; prime it")
@@ -44,6 +50,10 @@ def analyze_(
     on: Annotated[
         str | None, typer.Option("--on", metavar="NAME", help="The deployment that reads them")
     ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option("--model", metavar="GGUF", help="The model that reads them, without --on"),
+    ] = None,
     pp_tps: Annotated[
         float | None, typer.Option("--pp", help="Prompt tokens a second, for the gain in seconds")
     ] = None,
@@ -53,9 +63,10 @@ def analyze_(
 ) -> None:
     """Say what requests share, what breaks it, and what each remedy would bring."""
     requests = _requests(source)
-    name = on or (None if Path(source).exists() else source)
-    tokenizer, memory = _engine(name, profiles or [])
-    found = analyze(requests, tokenizer, memory, pp_tps=pp_tps)
+    name = on or model or (None if Path(source).exists() else source)
+    with ExitStack() as running:
+        tokenizer, memory = _engine(name, profiles or [], running)
+        found = analyze(requests, tokenizer, memory, pp_tps=pp_tps)
     if as_json:
         print_json(analysis_json(found, show_text=show_text))
     else:
@@ -139,21 +150,38 @@ def _file(path: Path) -> tuple[Request, ...]:
     return parse_requests(path.read_bytes().decode(errors="replace"), str(path))
 
 
-def _engine(name: str | None, profiles: Sequence[str]) -> tuple[Tokenizer, Memory]:
+def _engine(
+    name: str | None, profiles: Sequence[str], running: ExitStack
+) -> tuple[Tokenizer, Memory]:
     """Return the best tokenizer at hand, and how the engine resumes."""
     if name is None:
         return Estimate(), Memory()
     rim = Rim()
     deployment = load_deployment(name, profiles=profiles)
     memory = _memory(deployment, rim)
-    try:
+    with suppress(FleetError):
         _, server = last_server(name, rim)
         client = client_of(server, rim)
         if server.state == "running" and client.health() == "ready":
             return EngineTokenizer(client=client), memory
-    except FleetError:
-        pass
-    return Estimate(), memory
+    return _embedded_tokenizer(deployment, rim, running) or Estimate(), memory
+
+
+def _embedded_tokenizer(
+    deployment: Deployment, rim: Rim, running: ExitStack
+) -> EngineTokenizer | None:
+    """Load a model that is here and small into the embedded engine, only to ask for tokens."""
+    disk = find_model(deployment.model, rim)
+    if disk is None or disk.size > LARGEST_TO_LOAD or embedded_build() is None:
+        return None
+    alone = replace(
+        deployment, engine=replace(deployment.engine, engine="embedded", image=None), hosts=(),
+        settings={}, shared_prefix=None,
+    )  # fmt: skip
+    with suppress(FleetError):
+        server = running.enter_context(trial_server(alone, overrides=ONLY_TOKENS, rim=rim))
+        return EngineTokenizer(client=server.client, name="xllamacpp")
+    return None
 
 
 def _memory(deployment: Deployment, rim: Rim) -> Memory:

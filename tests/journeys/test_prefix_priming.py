@@ -57,6 +57,22 @@ def test_priming_says_when_a_message_start_does_it_already(
     assert row["prime"] == "not-needed"
 
 
+def test_a_model_file_alone_counts_tokens(
+    tiny_models: Mapping[str, Path],
+    home: Path,  # noqa: ARG001 - its folders
+    tmp_path: Path,
+) -> None:
+    captured = tmp_path / "requests.jsonl"
+    captured.write_text('{"prompt": "one shared text, then 1"}\n' * 2)
+
+    said = fleet(
+        "prompts", "analyze", str(captured), "--model", str(tiny_models["llama"]), "--json"
+    )
+
+    assert said.code == 0, said.out
+    assert (said.json["tokenizer"], said.json["estimated"]) == ("xllamacpp", False)
+
+
 def test_the_prefix_survives_a_restart_and_check_keeps_it(
     tiny_models: Mapping[str, Path], home: Path, tmp_path: Path
 ) -> None:

@@ -9,7 +9,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fleet.diagnose.prompts.best_order import reordered
-from fleet.diagnose.prompts.breaks import Break, find_break
+from fleet.diagnose.prompts.breaks import Break, find_breaks
 from fleet.diagnose.prompts.placement import Memory, after_first, reused
 from fleet.diagnose.prompts.said_twice import said_twice
 from fleet.diagnose.prompts.tokens import Prompt, Tokenizer, common_length, make_prompt
@@ -137,18 +137,26 @@ def _breaks(prompts: Sequence[Prompt]) -> tuple[BreakSeen, ...]:
     """Return the kinds of break between requests that follow each other."""
     seen: dict[tuple[str, str], list[int]] = defaultdict(list)
     for before, after in pairwise(prompts):
-        found: Break | None = find_break(before.request, after.request)
-        if found is not None:
-            seen[found.where, found.kind].append(common_length(before.tokens, after.tokens))
+        first = common_length(before.tokens, after.tokens)
+        for number, found in enumerate(find_breaks(before.request, after.request)):
+            at = max(first, _token_of(after, found)) if number else first
+            seen[found.where, found.kind].append(at)
     pairs = max(1, len(prompts) - 1)
     rows = [
         BreakSeen(
             at_token=int(median(places)), where=where, kind=kind,
-            share=round(len(places) / pairs, 4),
+            share=round(min(1.0, len(places) / pairs), 4),
         )
         for (where, kind), places in seen.items()
     ]  # fmt: skip
     return tuple(sorted(rows, key=lambda row: (row.at_token, -row.share)))
+
+
+def _token_of(prompt: Prompt, found: Break) -> int:
+    """Return about which token of `prompt` the break lies at: by its share of the text."""
+    part = dict(prompt.request.texts).get(found.where, "")
+    at = max(0, prompt.text.find(part[:200])) + found.offset
+    return round(len(prompt.tokens) * at / max(1, len(prompt.text)))
 
 
 def _repeated(

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from fleet.diagnose.prompts.requests import Request
 
 AROUND = 80
+MOST = 8  # breaks of one pair; what follows says nothing new
+FINAL = ("per-user data before shared data", "the request itself", "edited history")
 SHARED_LATER = 200  # characters alike after the place: data of the user came too early
 
 
@@ -45,21 +47,49 @@ PATTERNS: tuple[tuple[str, re.Pattern[str]], ...] = (
 THINK = re.compile(r"</?think(?:ing)?>")
 
 
-def find_break(a: Request, b: Request) -> Break | None:
-    """Return where `b` stops being like `a`, None when they are equal or one continues."""
+def find_breaks(a: Request, b: Request) -> list[Break]:
+    """Return where `b` differs from `a`, in order; empty when they are equal or one continues.
+
+    Behind a value that changes (a time, a counter) the search goes on as if it were equal.
+    """
     left, right = a.texts, b.texts
+    found: list[Break] = []
     for number, ((name, mine), (other, theirs)) in enumerate(zip(left, right, strict=False)):
         if name != other:
-            return Break(where=other, offset=0, kind=_structure(a, b))
-        if mine == theirs:
-            continue
+            return [*found, Break(where=other, offset=0, kind=_structure(a, b))]
+        found += _in_part(left, right, number)
+        if len(found) >= MOST or (found and found[-1].kind in FINAL and mine != theirs):
+            break
+    return found
+
+
+def _in_part(
+    left: tuple[tuple[str, str], ...], right: tuple[tuple[str, str], ...], number: int
+) -> list[Break]:
+    name, mine = left[number]
+    theirs, passed = right[number][1], 0
+    found: list[Break] = []
+    while mine != theirs and len(found) < MOST:
         at = _same_length(mine, theirs)
-        last = number == len(right) - 1
         kind = _kind(name, mine, theirs, at)
         if kind == "other":
-            kind = _other(left, right, number, at, last=last)
-        return Break(where=name, offset=at, kind=kind)
-    return None
+            last = number == len(right) - 1
+            kind = _other(left, right, number, passed + at, last=last)
+        found.append(Break(where=name, offset=passed + at, kind=kind))
+        ends = _after_value(kind, mine, theirs, at)
+        if ends is None:
+            break
+        mine, theirs, passed = mine[ends[0] :], theirs[ends[1] :], passed + ends[0]
+    return found
+
+
+def _after_value(kind: str, a: str, b: str, at: int) -> tuple[int, int] | None:
+    """Return where the changing value ends in each text, None for what is no value."""
+    pattern = dict(PATTERNS).get(kind)
+    if pattern is None:
+        return None
+    ends = [_covering(pattern, text, at) for text in (a, b)]
+    return (ends[0], ends[1]) if None not in ends else None  # type: ignore[return-value]
 
 
 def _same_length(a: str, b: str) -> int:
@@ -93,11 +123,16 @@ def _kind(name: str, a: str, b: str, at: int) -> str:
 
 
 def _covers(pattern: re.Pattern[str], text: str, at: int) -> bool:
+    return _covering(pattern, text, at) is not None
+
+
+def _covering(pattern: re.Pattern[str], text: str, at: int) -> int | None:
+    """Return where the match around `at` ends."""
     begin = max(0, at - AROUND)
-    return any(
-        found.start() + begin <= at <= found.end() + begin
-        for found in pattern.finditer(text[begin : at + AROUND])
-    )
+    for found in pattern.finditer(text[begin : at + AROUND]):
+        if found.start() + begin <= at <= found.end() + begin:
+            return max(at, found.end() + begin)
+    return None
 
 
 def _tool_names(text: str) -> list[str]:

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fleet.diagnose.prompts.analysis import analysis_json, analyze
-from fleet.diagnose.prompts.breaks import find_break
+from fleet.diagnose.prompts.breaks import find_breaks
 from fleet.diagnose.prompts.placement import Memory, SlotModel
 from fleet.diagnose.prompts.requests import Request, parse_requests
 from fleet.diagnose.prompts.tokens import Estimate, common_length
@@ -38,26 +38,38 @@ def request(system: str, user: str = "hello", **more: object) -> Request:
     ],
 )
 def test_names_what_breaks_the_prefix(first: str, second: str, kind: str) -> None:
-    found = find_break(request(first), request(second))
+    found = find_breaks(request(first), request(second))
 
-    assert found is not None
-    assert found.kind == kind
+    assert found[0].kind == kind
 
 
 def test_tools_in_another_order_are_told_from_other_tools() -> None:
     tools = [{"function": {"name": name}} for name in ("read", "write")]
 
-    found = find_break(request("x", tools=tools), request("x", tools=tools[::-1]))
+    found = find_breaks(request("x", tools=tools), request("x", tools=tools[::-1]))
 
-    assert found is not None
-    assert (found.where, found.kind) == ("tools", "tool order")
+    assert (found[0].where, found[0].kind) == ("tools", "tool order")
 
 
 def test_a_new_question_is_no_fault() -> None:
-    found = find_break(request("x", "one thing"), request("x", "another"))
+    found = find_breaks(request("x", "one thing"), request("x", "another"))
 
-    assert found is not None
-    assert found.kind == "the request itself"
+    assert [one.kind for one in found] == ["the request itself"]
+
+
+def test_a_break_does_not_hide_the_next_one() -> None:
+    first, second = (
+        request(f"Now 12:00:0{n}. {SHARED} You are visitor {n}.", f"question {n}") for n in (1, 2)
+    )
+
+    found = find_breaks(first, second)
+
+    assert [(one.where, one.kind) for one in found] == [
+        ("messages[0] (system)", "timestamp"),
+        ("messages[0] (system)", "counter"),
+        ("messages[1] (user)", "counter"),
+    ]
+    assert found[0].offset < len(SHARED) < found[1].offset
 
 
 def test_moving_what_changes_to_the_end_lets_the_rest_be_reused() -> None:
