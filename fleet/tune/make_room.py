@@ -41,12 +41,13 @@ def room_for_trials(
     name = prepared.deployment.name
     note = rim.folders.state / "tune" / name / "stopped.json"
     serving = _serving(prepared, rim)
-    if serving and not note.exists() and lacks_room(prepared):
+    if serving:
+        note.unlink(missing_ok=True)  # of a killed `tune`, and `up` has started it since
+    if serving and lacks_room(prepared):
         if not confirm(f"a second copy does not fit beside `{name}`, which serves; stop it?"):
             message = f"a second copy does not fit beside `{name}`, which serves"
             raise NotAsWanted(message, fix="say `--yes` to stop it for as long as this takes")
         write_atomically(note, json.dumps({"generation": serving[0].generation}))
-    if serving and note.exists():
         progress(f"stopping {name} for as long as this takes")
         for server in serving:
             local_host(prepared.runtime, rim).stop(server)

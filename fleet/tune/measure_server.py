@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from fleet.deploy.trial_server import trial_server
 from fleet.errors import DoesNotFit, FleetError, HostUnreachable, OutsideError, UserError
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fleet.tune.search_space import Settings, Value
 
 SLOWER_BY = 8.0  # a run that takes so many times the last one's is given up
-HALF = 0.5  # of the default's speed: more requests would not make it a winner
+FEW, HALF = 2, 0.5  # so many requests all slower than half: more would not make it a winner
 LIKELY = 10  # the first token of the default must be among so many of a candidate
 DEFAULT_RUN_S = 4.0
 
@@ -64,6 +64,29 @@ class Yardstick:
     shape: RequestShape
     first: int | None = None
     usual_ms: float = 0.0
+
+
+@dataclass(kw_only=True, slots=True)
+class SharedYardstick:
+    """The yardstick of all hosts of a study; `on_found` is told it once."""
+
+    found: Yardstick | None = None
+    on_found: Callable[[Yardstick], None] = lambda _: None
+
+
+class StartTrial(Protocol):
+    """Starts a trial server somewhere, as `trial_server` does on this machine."""
+
+    def __call__(
+        self,
+        deployment: Deployment,
+        *,
+        overrides: Mapping[str, Value],
+        rim: Rim,
+        bound_s: float | None = None,
+    ) -> AbstractContextManager[TrialServer]:
+        """Return a context in which the server is ready."""
+        ...
 
 
 class Limit(Protocol):
@@ -92,8 +115,7 @@ class ServerMeasure:
     rim: Rim
     text: str
     context: int
-    yardstick: Yardstick | None = None
-    on_yardstick: Callable[[Yardstick], None] = lambda _: None
+    sticks: SharedYardstick = field(default_factory=SharedYardstick)
     captured: CapturedWorkload | None = None
     limits: Sequence[Limit] = ()
     run_s: float = DEFAULT_RUN_S
@@ -101,7 +123,7 @@ class ServerMeasure:
     budget_s: float = 0.0
     until_s: float | None = None  # on the clock: a run that takes longer is given up
     patience_s: float = 60.0  # for a run, before one is known; for a load, before one is known
-    start: Callable[..., Any] = trial_server
+    start: StartTrial = trial_server
     _stack: ExitStack = field(default_factory=ExitStack)
     _running: tuple[Settings, TrialServer] | None = None
     _tokens: tuple[int, ...] = ()
@@ -165,9 +187,9 @@ class ServerMeasure:
 
     def _used_up(self) -> bool:
         """Whether the next run would repeat a captured request, which a server remembers."""
-        if self.captured is None or self.yardstick is None:
+        if self.captured is None or self.sticks.found is None:
             return False
-        return self._turn >= self.captured.runs(self.yardstick.shape.count)
+        return self._turn >= self.captured.runs(self.sticks.found.shape.count)
 
     def _close(self) -> None:
         self._running = None
@@ -180,7 +202,7 @@ class ServerMeasure:
             self._tokens = tuple(server.client.tokenize(self.text, special=False))
         patient = self._patient(server)
         first = _likely_tokens(patient, self._tokens)
-        known = self.yardstick
+        known = self.sticks.found
         context = server.ready.context or self.context
         workload = self.deployment.workload
         shape = known.shape if known else shape_for(self.metric, workload, context)
@@ -194,14 +216,14 @@ class ServerMeasure:
                 self.metric, workload, context, speed=speed, run_s=self.run_s,
                 at_depth=self.at_depth,
             )  # fmt: skip
-            self.yardstick = Yardstick(shape=shape, first=first[0] if first else None)
+            self.sticks.found = Yardstick(shape=shape, first=first[0] if first else None)
         elif known.first is not None and first and known.first not in first:
             message = f"wrong output: token {known.first} is not among the {LIKELY} likeliest"
             raise OutsideError(message, where=server.url)
 
     def _figures(self, server: TrialServer, settings: Settings) -> Mapping[str, float]:
-        assert self.yardstick is not None  # noqa: S101 - the warm-up found it
-        shape = self.yardstick.shape
+        assert self.sticks.found is not None  # noqa: S101 - the warm-up found it
+        shape = self.sticks.found.shape
         planned = self._planned(shape)
         self._turn += 1
         for limit in self.limits:
@@ -212,10 +234,10 @@ class ServerMeasure:
         if not server.alive():
             raise OutsideError("the engine died while it was measured")
         self._bound_s = max(self.patience_s, SLOWER_BY * wall_s)
-        if not self.yardstick.usual_ms:
+        if not self.sticks.found.usual_ms:
             usual = sum(each.wall_ms for each in answers) / len(answers)
-            self.yardstick = replace(self.yardstick, usual_ms=usual)
-            self.on_yardstick(self.yardstick)
+            self.sticks.found = replace(self.sticks.found, usual_ms=usual)
+            self.sticks.on_found(self.sticks.found)
         figures = figures_of(answers, wall_s, server.memory_bytes())
         for limit in self.limits:
             figures |= limit.check(server, settings)
@@ -234,11 +256,12 @@ class ServerMeasure:
         if users > 1:
             with ThreadPoolExecutor(users) as pool:
                 return list(pool.map(partial(self._ask, client), planned))
-        usual_ms = self.yardstick.usual_ms if self.yardstick else 0.0
+        usual_ms = self.sticks.found.usual_ms if self.sticks.found else 0.0
         answers: list[Answered] = []
         for request in planned:
             answers.append(self._ask(client, request))
-            if HALF * answers[-1].wall_ms > usual_ms > 0:
+            least_ms = min(each.wall_ms for each in answers)
+            if len(answers) >= FEW and HALF * least_ms > usual_ms > 0:
                 break
         return answers
 

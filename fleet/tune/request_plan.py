@@ -19,6 +19,7 @@ WHOLE = frozenset({"ttft", "e2e", "throughput"})  # metrics that take the worklo
 _TG = ((256, 48, 3), (128, 48, 3), (64, 48, 3), (64, 32, 3), (64, 24, 2), (64, 16, 2), (48, 12, 1))
 _PP = ((512, 24, 3), (512, 12, 3), (256, 12, 3), (256, 8, 2), (128, 8, 2), (64, 6, 1))
 _STEPS: Mapping[str, tuple[tuple[int, int, int], ...]] = {"tg": _TG, "pp": _PP, "pareto": _PP}
+MOST_REQUESTS = 24
 WARM_UP = (48, 8)
 DEEP = 64  # tokens that follow what the requests of a deep workload share
 TEMPERATURE = 0.7  # greedy answers of small models run in circles, which flatters n-grams
@@ -76,7 +77,14 @@ def shape_for(
     shapes = [_within(each, context) for each in steps]
     if speed is None:
         return shapes[0]
-    return next((each for each in shapes if _seconds(each, speed) <= run_s), shapes[-1])
+    shape = next((each for each in shapes if _seconds(each, speed) <= run_s), shapes[-1])
+    return replace(shape, count=max(shape.count, _many(shape, speed, run_s)))
+
+
+def _many(shape: RequestShape, speed: Speed, run_s: float) -> int:
+    """Return how many requests fill a quarter of `run_s`: a longer run is a less noisy one."""
+    one_s = _seconds(replace(shape, count=1), speed)
+    return min(int(run_s / 4 / max(one_s, 1e-6)), MOST_REQUESTS)
 
 
 def _whole(

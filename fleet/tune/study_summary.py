@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,7 @@ def summarise_study(
     search, space = study.search, study.search.space
     verdict = verdict or search.verdict()
     default, best = space.settings(space.default), space.settings(verdict.cell)
-    noise = search.model.noise
+    noise = observed_noise(study)
     level = median(_values(study, space.default))
     error = noise / math.sqrt(len(_values(study, space.default)))
     ratio = verdict.ratio if verdict.accepted and verdict.ratio else Ratio(log_ratio=0, deviation=0)
@@ -150,6 +151,19 @@ def summarise_study(
         trade_offs=trade_offs,
         effects=_effects(study),
     )
+
+
+def observed_noise(study: Study) -> float:
+    """Return the run-to-run deviation in log value: the model's, or the repeated runs' if larger.
+
+    The model may take two runs of the default that lie far apart for drift.
+    """
+    values: dict[Cell, list[float]] = {}
+    for trial in study.trials:
+        if trial.outcome.value is not None:
+            values.setdefault(trial.cell, []).append(math.log(trial.outcome.value))
+    steps = [abs(b - a) / math.sqrt(2) for runs in values.values() for a, b in pairwise(runs)]
+    return max(study.search.model.noise, 1.4826 * median(steps) if steps else 0.0)
 
 
 def guard_ratio(study: Study, cell: Cell, guard: str) -> tuple[Ratio | None, float]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fleet.compiler.compile_deployment import runtime_of
 from fleet.deploy.prepare import prepare
+from fleet.deploy.trial_server import trial_server
 from fleet.effects.files import write_atomically
 from fleet.effects.lock import held
 from fleet.effects.machine import LOCAL
@@ -18,7 +20,13 @@ from fleet.errors import OutsideError, UserError
 from fleet.tune.candidate_space import Ground, candidate_space
 from fleet.tune.judgement import judgement_json, judgement_of
 from fleet.tune.make_room import room_for_trials
-from fleet.tune.measure_server import DEFAULT_RUN_S, ServerMeasure, Yardstick, shown
+from fleet.tune.measure_server import (
+    DEFAULT_RUN_S,
+    ServerMeasure,
+    SharedYardstick,
+    Yardstick,
+    shown,
+)
 from fleet.tune.paired_ratio import lower, robust_deviation, smallest_provable_gain
 from fleet.tune.request_plan import RequestShape
 from fleet.tune.run_study import Study
@@ -26,7 +34,13 @@ from fleet.tune.search import Search
 from fleet.tune.search_space import make_space
 from fleet.tune.shared_study import Lane, SharedStudy
 from fleet.tune.speculation_kinds import spelled_out
-from fleet.tune.study_summary import StudySummary, TradeOff, guard_ratio, summarise_study
+from fleet.tune.study_summary import (
+    StudySummary,
+    TradeOff,
+    guard_ratio,
+    observed_noise,
+    summarise_study,
+)
 from fleet.tune.trial_log import TrialLog
 from fleet.tune.tuned_profile import Provenance, tuned_profile_yaml
 
@@ -39,6 +53,7 @@ if TYPE_CHECKING:
     from fleet.profiles.kinds import Deployment, WorkloadProfile
     from fleet.tune.candidate_space import CandidateSpace, Metric
     from fleet.tune.captured_requests import CapturedWorkload
+    from fleet.tune.measure_server import Limit, StartTrial
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Cell, Settings
 
@@ -64,6 +79,10 @@ class TuneOptions:
     to: str | None = None
     fresh: bool = False
     seed: int = 0
+    elsewhere: Mapping[str, StartTrial] = field(default_factory=dict)  # hosts besides this one
+    here: bool = True  # whether this machine measures too
+    limits: tuple[Limit, ...] = ()
+    patience_s: float = 60.0  # for the first load and the first run
     confirm: Callable[[str], bool] = lambda _: False  # asked before a serving server is stopped
     say: Callable[[str], None] = lambda _: None  # what should stay on the screen
 
@@ -106,22 +125,47 @@ def tune_deployment(
     ):
         opened = _open(log, candidates, _key(prepared, options, candidates), options, rim)
         opened = replace(opened, began_s=began_s)
-        measure = ServerMeasure(
-            deployment=prepared.deployment, metric=options.metric, rim=rim, text=text,
-            context=_context(prepared), captured=options.captured, run_s=_run_s(options),
-            at_depth=options.workload is not None, yardstick=opened.yardstick,
-            on_yardstick=lambda found: log.measure_with(asdict(found)), until_s=opened.until_s,
-            budget_s=_budget_s(options) or 0.0,
-        )  # fmt: skip
-        with measure:
-            lanes = [Lane(name=LOCAL, measure=measure)]
-            summary = _run(opened, lanes, log, options, rim=rim, progress=progress)
+        summary = _measured(opened, prepared, log, options, text, rim=rim, progress=progress)
         path = _write(summary, prepared, options, rim) if summary.verdict.accepted else None
         judged = judgement_json(summary.verdict, summary.trade_offs, candidates.space)
         log.end({**summary.as_json(profile=path), "judged": judged}, at=rim.clock.now().isoformat())
     return Tuned(
         summary=summary, profile=path, resumed=opened.resumed, left_out=candidates.left_out
     )
+
+
+def _measured(
+    opened: _Opened,
+    prepared: Prepared,
+    log: TrialLog,
+    options: TuneOptions,
+    text: str,
+    *,
+    rim: Rim,
+    progress: Progress,
+) -> StudySummary:
+    """Run the study with a server on each host, all measured with one yardstick."""
+    starts = {LOCAL: trial_server, **options.elsewhere} if options.here else options.elsewhere
+    sticks = SharedYardstick(
+        found=opened.yardstick, on_found=lambda found: log.measure_with(asdict(found))
+    )
+    with ExitStack() as stack:
+        lanes = [
+            Lane(
+                name=host,
+                measure=stack.enter_context(
+                    ServerMeasure(
+                        deployment=prepared.deployment, metric=options.metric, rim=rim, text=text,
+                        context=_context(prepared), captured=options.captured, sticks=sticks,
+                        run_s=_run_s(options), at_depth=options.workload is not None, start=start,
+                        budget_s=_budget_s(options) or 0.0, until_s=opened.until_s,
+                        limits=options.limits, patience_s=options.patience_s,
+                    )
+                ),
+            )
+            for host, start in starts.items()
+        ]  # fmt: skip
+        return _run(opened, lanes, log, options, rim=rim, progress=progress)
 
 
 def study_path(rim: Rim, name: str, metric: str) -> Path:
@@ -357,7 +401,7 @@ def _told(trial: Trial, study: Study, metric: Metric) -> str:
 
 def _provable(study: Study) -> str:
     """Say what can be proven here, from the noise of the first runs."""
-    noise = study.search.model.noise
+    noise = observed_noise(study)
     few, many = (smallest_provable_gain(noise, pairs) for pairs in (2, 8))
     return (
         f"noise from run to run {noise:.1%}: two pairs can prove gains above {few:.1%}, "
