@@ -64,8 +64,17 @@ def embedded(folder: Path, asked: Sequence[Asked]) -> list[list[str]]:
 
 
 def wheel(folder: Path, asked: Sequence[Asked]) -> list[list[str]]:
-    program = [str(engines.wheel_engine().server)]
-    return [server_lines(program, str(folder / name), flags) for name, flags in asked]
+    return [_of_the_wheel(str(folder / name), flags) for name, flags in asked]
+
+
+def _of_the_wheel(model: str, flags: Flags) -> list[str]:
+    """Start again a few times: this program dies now and then with a quantised cache."""
+    program, lines = [str(engines.wheel_engine().server)], list[str]()
+    for _ in range(4):
+        lines = server_lines(program, model, flags)
+        if any("compute buffer size" in line for line in lines):
+            break
+    return lines
 
 
 def package(folder: Path, asked: Sequence[Asked]) -> list[list[str]]:
