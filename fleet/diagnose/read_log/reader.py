@@ -22,7 +22,7 @@ from fleet.diagnose.read_log import (
 )
 from fleet.diagnose.read_log.generation import settle_generation
 from fleet.diagnose.read_log.lines import line_batches
-from fleet.diagnose.read_log.log_reading import LogReading, Task
+from fleet.diagnose.read_log.log_reading import SHOWN, LogReading, Task
 from fleet.diagnose.read_log.prefixes import clock_seconds, strip_prefixes
 from fleet.diagnose.read_log.task_assembly import TaskAssembly
 
@@ -128,7 +128,9 @@ class LogReader:
             else:
                 self._trouble(text, line, number)
             return
-        if handler is slot_lines.launch:
+        if self._number < 0 and handler is slot_lines.selected:
+            task.line, task.text = number, line[:SHOWN]  # not when the slot was made
+        elif handler is slot_lines.launch:
             task = self._launched(task, key, line, number)
         event = handler(self.reading, task, text)
         if event is not None:
