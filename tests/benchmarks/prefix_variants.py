@@ -210,7 +210,7 @@ def window_of(model: Path) -> int:
 
 def main(words_: list[str]) -> None:
     model = Path(words_[0]) if words_ else demo_model()
-    prefix, tail, count = [int(word) for word in words_[1:]] + [1700, 520, 20][len(words_[1:]) :]
+    prefix, tail, count = [int(word) for word in words_[1:]] + [2250, 700, 20][len(words_[1:]) :]
     rows = run_all(LAUNCHES, model, prefix, tail, count)
     base = rows[0]["prefill_s"]
     for row in rows:

@@ -30,6 +30,7 @@ class Request:
     where: str
     messages: tuple[Message, ...] = ()
     prompt: str | None = None
+    rendered: bool = False  # the prompt is what a template made of messages
     tools: str = ""
     schema: str = ""
     group: str = ""
@@ -55,8 +56,8 @@ def parse_requests(text: str, source: str) -> tuple[Request, ...]:
     stripped = text.strip()
     if not stripped:
         raise UserError("the file is empty", where=source, fix="one request a line, as JSON")
-    if stripped[0] not in "{[":
-        return (Request(where=source, prompt=text),)
+    if stripped[0] not in "{[" or source.endswith(".txt"):
+        return (Request(where=source, prompt=text, rendered=True),)
     return tuple(_request(found, place) for found, place in _objects(stripped, source))
 
 

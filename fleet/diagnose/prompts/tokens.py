@@ -17,6 +17,10 @@ _OPENINGS = re.compile(
     "|<[|\uff5c]User[|\uff5c]>"
     r"|<\|turn>|<\|message_user\|>"
 )
+_USER_OPENINGS = re.compile(
+    r"<\|im_start\|>user|<start_of_turn>user|<\|start_header_id\|>user|\[INST\]"
+    r"|<\|(?:user|User)\|>|<[|\uff5c]User[|\uff5c]>|<\|start\|>user|<\|turn>user|<\|message_user\|>"
+)
 _PIECES = re.compile(r"\s?\w{1,5}|[^\w\s]|\s")
 
 
@@ -70,7 +74,11 @@ def make_prompt(request: Request, tokenizer: Tokenizer) -> Prompt:
     """Return the prompt of `request` with the token positions of its user messages."""
     text = tokenizer.render(request)
     tokens = tuple(tokenizer.tokenize(text))
-    starts = []
+    openings = _USER_OPENINGS.finditer(text) if request.rendered else ()
+    starts = [
+        len(common(tokens, tuple(tokenizer.tokenize(text[: opened.start()]))))
+        for opened in openings
+    ]
     at = 0
     for message in request.messages:
         found = text.find(message.content, at) if message.content else -1

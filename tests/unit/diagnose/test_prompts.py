@@ -10,7 +10,7 @@ from fleet.diagnose.prompts.analysis import analysis_json, analyze
 from fleet.diagnose.prompts.breaks import find_breaks
 from fleet.diagnose.prompts.placement import Memory, SlotModel
 from fleet.diagnose.prompts.requests import Request, parse_requests
-from fleet.diagnose.prompts.tokens import Estimate, common_length
+from fleet.diagnose.prompts.tokens import _PIECES, Estimate, common_length, make_prompt
 from fleet.errors import UserError
 
 pytestmark = pytest.mark.pure
@@ -152,3 +152,13 @@ def test_common_length_is_exact() -> None:
 def test_requests_that_are_none_are_refused_with_their_line(text: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         parse_requests(text, "r.jsonl")
+
+
+def test_a_logged_prompt_keeps_its_messages_apart_whatever_it_begins_with() -> None:
+    (found,) = parse_requests("[INST] one [/INST] two [INST] three [/INST]", "folder/0001.txt")
+
+    prompt = make_prompt(found, Estimate())
+
+    assert found.prompt is not None
+    assert len(prompt.user_starts) == 2
+    assert "".join(_PIECES.findall(prompt.text)[: prompt.user_starts[1]]).endswith("two ")
