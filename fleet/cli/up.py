@@ -54,8 +54,6 @@ def up(
     """Deploy NAME (or a GGUF file, or hf:ORG/REPO:QUANT), wait until it is ready, verify."""
     asked = _options(name, runtime, profiles, sets, hosts=hosts, forks=forks, dry_run=dry_run)
     done = _bring_up(replace(asked, confirm=confirm_changes(yes=yes)))
-    for warning in done.warnings:
-        note(f"warning: {warning}")
     if as_json:
         print_json(brought_up_json(done))
     else:
@@ -144,7 +142,10 @@ def _bring_up(options: UpOptions) -> BroughtUp:
         origin.name, profiles=origin.profiles, sets=origin.sets, runtime=options.runtime
     )
     with progress_line() as progress:
-        return bring_up(deployment, rim=Rim(), options=options, progress=progress)
+        done = bring_up(deployment, rim=Rim(), options=options, progress=progress)
+    for warning in done.warnings:
+        note(f"warning: {warning}")
+    return done
 
 
 def _print_brought_up(done: BroughtUp, *, dry_run: bool) -> None:

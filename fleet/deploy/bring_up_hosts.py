@@ -95,7 +95,7 @@ def bring_up_on_hosts(
         ready=ready,
         primed=tuple(work.primed),
         tuned=prepared.deployment.tuned.name if prepared.deployment.tuned else None,
-        warnings=_warnings(changes),
+        warnings=_warnings(prepared, changes, dry_run=options.dry_run),
     )
 
 
@@ -385,8 +385,8 @@ def _converge(
         ready += _recorded_roll_out(prepared, moved, made, work, options)
     write_generation(folders, name, replace(made, ready=True))
     _record(name, made.number, work.rim, made.launches, options)
-    if prepared.silent:
-        raise _but(next(iter(prepared.silent.values())), prepared.sights)
+    if prepared.missing:
+        raise _but(next(iter(prepared.missing.values())), prepared.sights)
     return ready
 
 
@@ -438,10 +438,19 @@ def _plan(prepared: PreparedHosts) -> tuple[Change, ...]:
     )
 
 
-def _warnings(changes: Sequence[Change]) -> tuple[str, ...]:
-    """Return what was warned of about the servers that changed, each with its host."""
+def _warnings(
+    prepared: PreparedHosts, changes: Sequence[Change], *, dry_run: bool
+) -> tuple[str, ...]:
+    """Return what the servers that change are warned of, and hosts that nobody can look at."""
     moved = [each.new for each in changes if each.new is not None and each.action != "keep"]
-    return tuple(f"{each.host}: {warning.message}" for each in moved for warning in each.warnings)
+    told = [f"{each.host}: {warning.message}" for each in moved for warning in each.warnings]
+    named = {} if dry_run else prepared.missing
+    told += [
+        f"{host}: {error.message}; what it runs is not known"
+        for host, error in prepared.silent.items()
+        if host not in named
+    ]
+    return tuple(told)
 
 
 def _check_fit(prepared: PreparedHosts, changes: Sequence[Change]) -> None:
@@ -454,8 +463,8 @@ def _check_fit(prepared: PreparedHosts, changes: Sequence[Change]) -> None:
 
 def _refuse_unless_whole(prepared: PreparedHosts) -> None:
     """Raise the error of a silent host when the model needs all of its hosts."""
-    if prepared.silent and prepared.deployment.topology in SHARED:
-        raise next(iter(prepared.silent.values()))
+    if prepared.missing and prepared.deployment.topology in SHARED:
+        raise next(iter(prepared.missing.values()))
 
 
 def _generation(prepared: PreparedHosts, changes: Sequence[Change], work: HostWork) -> Generation:

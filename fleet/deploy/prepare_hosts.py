@@ -52,6 +52,12 @@ class PreparedHosts:
     model: ModelOnDisk | None
     facts: ModelFacts | None
 
+    @property
+    def missing(self) -> Mapping[str, FleetError]:
+        """The silent hosts that the deployment names; others it has left, maybe for good."""
+        named = {host.name for host in self.deployment.hosts}
+        return {host: error for host, error in self.silent.items() if host in named}
+
 
 def prepare_hosts(
     deployment: Deployment, group: HostGroup, *, rim: Rim, progress: Progress, here_only: bool

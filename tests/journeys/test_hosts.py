@@ -326,12 +326,17 @@ def test_a_host_without_power_is_named_and_caught_up_later(pair: Town) -> None:
 
     try:
         code, told = pair.fleet("up", NAME, "--yes")
+        # once it is named no more, it is in nobody's way
+        pair.write(hosts=[pair.target(there)], settings={"ctx_size": 1536})
+        without = pair.fleet("up", NAME)
     finally:
         dark.power_on()
+    assert (without[0], [e["action"] for e in without[1]["changes"]]) == (0, ["keep"]), without
     assert (code, told["error"]["where"]) == (5, "h3")
     assert "the others are as wanted: h2" in told["error"]["message"]
     assert pair.ask(there)["tokens_predicted"] == 4
 
+    pair.write(**at_once(pair), settings={"ctx_size": 1536})
     code, told = pair.fleet("up", NAME, "--yes")
     assert code == 0, told
     assert {e["host"]: e["action"] for e in told["changes"]} == {"h2": "keep", "h3": "replace"}
