@@ -21,6 +21,7 @@ from fleet.cli.progress_line import progress_line
 from fleet.deploy.rim import Rim
 from fleet.diagnose.prompts.requests import parse_requests
 from fleet.effects.files import read_text
+from fleet.effects.power import PowerMeter
 from fleet.effects.spoken_process import spoken_process
 from fleet.errors import UserError
 from fleet.profiles.kinds import ConversationProfile, WorkloadProfile
@@ -30,6 +31,8 @@ from fleet.tune.candidate_space import METRICS, Metric
 from fleet.tune.captured_requests import CapturedWorkload
 from fleet.tune.measure_external import parse_command, tune_external
 from fleet.tune.measure_server import shown
+from fleet.tune.power_limit import PowerLimit
+from fleet.tune.quality_limit import QualityLimit
 from fleet.tune.recheck import recheck
 from fleet.tune.search_space import parse_space
 from fleet.tune.speculation_kinds import spelled_out
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fleet.profiles.kinds import Deployment
+    from fleet.tune.measure_server import Limit
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Settings
     from fleet.tune.study_summary import StudySummary, TradeOff
@@ -69,8 +73,13 @@ def deployment(
         bool, typer.Option("--recheck", help="Only measure the tuned profile again")
     ] = False,
     hosts: Annotated[str | None, typer.Option(help="Share a study over hosts")] = None,
-    min_quality: Annotated[float | None, typer.Option(help="Least quality")] = None,
-    max_power: Annotated[float | None, typer.Option(help="Most watts")] = None,
+    min_quality: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, help="With --lossy: least exp(-KL) of next tokens, as 0.99"),
+    ] = None,
+    max_power: Annotated[
+        float | None, typer.Option(min=1, help="Most watts that a run may draw")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0)] = 0,
     yes: Yes = False,
     sets: Sets = None,
@@ -78,7 +87,7 @@ def deployment(
     as_json: Json = False,
 ) -> None:
     """Search what makes NAME fastest; what is proven becomes a tuned profile for `up`."""
-    _refuse_unknown_limits(hosts, min_quality, max_power)
+    _refuse_hosts(hosts)
     if recheck_it:
         _recheck(load_deployment(name, profiles=profiles or (), sets=sets or ()), metric, as_json)
         return
@@ -93,6 +102,7 @@ def deployment(
         to=to,
         fresh=fresh,
         seed=seed,
+        limits=_limits(min_quality, max_power, lossy=lossy, text=_text(profiles or ())),
         confirm=lambda question: confirmed(question, yes=yes),
         say=note,
     )
@@ -107,15 +117,28 @@ def deployment(
         _print_tuned(tuned)
 
 
-def _refuse_unknown_limits(
-    hosts: str | None, min_quality: float | None, max_power: float | None
-) -> None:
+def _refuse_hosts(hosts: str | None) -> None:
     """Say what cannot be done yet rather than tune without it. Raises `UserError`."""
-    asked = {"--hosts": hosts, "--min-quality": min_quality, "--max-power": max_power}
-    for option, value in asked.items():
-        if value is not None:
-            fix = "without it, `tune` measures on this machine and keeps lossless settings only"
-            raise UserError("this limit cannot be kept yet", where=option, fix=fix)
+    if hosts is not None:
+        fix = "without it, `tune` measures on this machine"
+        raise UserError("trials cannot run on other hosts yet", where="--hosts", fix=fix)
+
+
+def _limits(
+    min_quality: float | None, max_power: float | None, *, lossy: bool, text: str
+) -> tuple[Limit, ...]:
+    """Return what candidates must keep. Raises `UserError`, `OutsideError` for what cannot be."""
+    limits: list[Limit] = []
+    if min_quality is not None:
+        if not lossy:
+            fix = "add `--lossy`: without it nothing that changes answers is tried"
+            raise UserError("is for settings that change answers", where="--min-quality", fix=fix)
+        limits.append(QualityLimit(least=min_quality, text=text))
+    if max_power is not None:
+        meter = PowerMeter()
+        meter.check_readable()
+        limits.insert(0, PowerLimit(most=max_power, meter=meter))  # it looks at the run alone
+    return tuple(limits)
 
 
 def _recheck(wanted: Deployment, metric: str, as_json: bool) -> None:

@@ -67,6 +67,7 @@ class SharedStudy:
     lanes: int = 1
     taken: int = 0  # trials of the log that this copy of the search knows
     ended: bool = False
+    default_first: bool = False  # whether a lane must see the default before anything else
     joined: bool = False  # others write into this study too
     _stop: bool = False
     _mine: dict[str, list[Cell]] = field(default_factory=dict)
@@ -168,7 +169,7 @@ class SharedStudy:
         others = logged.lanes - {lane.name} if logged else frozenset()
         if lane.scale is not None or self.ended or not self.study.trials:
             return None
-        if self.lanes == 1 and not others:
+        if self.lanes == 1 and not others and not self.default_first:
             return None
         return Proposal(cell=self.study.search.space.default, purpose="default")
 

@@ -29,6 +29,7 @@ from fleet.tune.measure_server import (
 )
 from fleet.tune.paired_ratio import lower, robust_deviation, smallest_provable_gain
 from fleet.tune.request_plan import RequestShape
+from fleet.tune.roofline import at_roofline, roofline
 from fleet.tune.run_study import Study
 from fleet.tune.search import Search
 from fleet.tune.search_space import make_space
@@ -124,7 +125,10 @@ def tune_deployment(
         room_for_trials(prepared, rim=rim, confirm=options.confirm, progress=progress),
     ):
         opened = _open(log, candidates, _key(prepared, options, candidates), options, rim)
-        opened = replace(opened, began_s=began_s)
+        roof = roofline(prepared) if options.metric == "tg" else None
+        if roof is not None:
+            options.say(f"memory bandwidth allows about {roof:.1f} tok/s without speculation")
+        opened = replace(opened, began_s=began_s, roof=roof)
         summary = _measured(opened, prepared, log, options, text, rim=rim, progress=progress)
         path = _write(summary, prepared, options, rim) if summary.verdict.accepted else None
         judged = judgement_json(summary.verdict, summary.trade_offs, candidates.space)
@@ -216,8 +220,7 @@ def _run(
     trade_offs: list[TradeOff] = []
 
     def judge(trial: Trial) -> None:
-        if not options.trade_offs and _plainly_harmful(trial, study.trials):
-            study.search.bar(trial.cell)
+        _judge(trial, opened, options)
 
     def tell(trial: Trial) -> None:
         progress(_told(trial, study, options.metric))
@@ -241,13 +244,23 @@ def _run(
 
     shared = SharedStudy(
         study=study, log=log, clock=rim.clock, judge=judge, settle=settle, tell=tell,
-        say=options.say, until_s=opened.until_s, taken=opened.resumed_from, began_s=opened.began_s,
+        say=options.say, until_s=opened.until_s,
+        default_first=bool(options.limits), taken=opened.resumed_from, began_s=opened.began_s,
     )  # fmt: skip
     for trial in study.trials:
         judge(trial)
     shared.run(lanes)
     _need_a_default(study)
     return summarise_study(study, metric=options.metric, trade_offs=tuple(trade_offs))
+
+
+def _judge(trial: Trial, opened: _Opened, options: TuneOptions) -> None:
+    """Tell the search what the value alone does not show."""
+    study = opened.study
+    if opened.roof is not None and at_roofline(study, opened.roof):
+        study.search.at_roofline = True
+    if not options.trade_offs and _plainly_harmful(trial, study.trials):
+        study.search.bar(trial.cell)
 
 
 def _harm(study: Study, cell: Cell) -> TradeOff | None:
@@ -289,6 +302,7 @@ class _Opened:
     yardstick: Yardstick | None = None
     until_s: float | None = None  # on the clock
     began_s: float = 0.0
+    roof: float | None = None  # tokens a second
 
 
 def _open(
