@@ -280,4 +280,79 @@ slot apply_checkp: id  0 | task 9 | restored context checkpoint took  1.10 ms (p
 """, {"FULL_REPROCESS_SWA_HYBRID", "CHECKPOINT_RESTORED"},
         figures={"checkpoints.created": 1, "checkpoints.restored": 1},
     ),
+    Variant(
+        "an end token twice, told over several lines", """\
+[4021] old: ... the harbour opens at nine
+[4021] and closes at five.<\uff5cend\u2581of\u2581sentence\uff5c> | <\uff5cend\u2581of\u2581sentence\uff5c>
+[4021] new: ... the harbour opens at nine
+[4021] and closes at five.<\uff5cend\u2581of\u2581sentence\uff5c> | <\uff5cUser\uff5c>
+""", {"EOS_DUPLICATED_IN_CACHE"}, {"THINK_STRIPPED", "TOOL_ORDER_CHANGED", "CRASH"},
+    ),
+    Variant(
+        "tools in another order", """\
+slot update_slots: id  0 | task 44 | old: ... {"name": " | read_chart", "description
+slot update_slots: id  0 | task 44 | new: ... {"name": " | list_ships", "description
+""", {"TOOL_ORDER_CHANGED"}, {"THINK_STRIPPED", "EOS_DUPLICATED_IN_CACHE"},
+    ),
+    Variant(
+        "a checkpoint of another size ends the server", """\
+W finalize: device checkpoint restore buffer mismatch for 'Vulkan1' (saved tensors=12, current tensors=6)
+/src/common/common.cpp:77: checkpoint size mismatch: expected 1200, got 0
+""", {"CHECKPOINT_RESTORE_FAILED", "CRASH"}, {"CHECKPOINT_RESTORED"},
+        {"crash.file": "common.cpp", "crash.line": 77},
+    ),
+    Variant(
+        "ik finds nothing to go back to",
+        "slot apply_checkp: id  0 | task 9 | no checkpoint before divergence point - from scratch\n",
+        {"FULL_REPROCESS_SWA_HYBRID", "CHECKPOINT_NONE_USABLE"}, {"CHECKPOINT_RESTORED"},
+    ),
+    Variant(
+        "DeepSeek's full heads", """\
+llm_load_print_meta: arch             = deepseek2
+llama_new_context_with_model: mla_attn   = 0
+llama_new_context_with_model: KV self size  =  960.00 MiB, K (f16):  576.00 MiB, V (f16):  384.00 MiB
+""", {"KV_NO_MLA", "KV_F16"}, {"OOM_GPU_KV"}, {"kv_mib": 960.0},
+    ),
+    Variant(
+        "an ordinary model of ik without the latent", """\
+llama_new_context_with_model: mla_attn   = 0
+llama_new_context_with_model: KV self size  =  960.00 MiB, K (f16):  480.00 MiB, V (f16):  480.00 MiB
+""", {"KV_F16"}, {"KV_NO_MLA"},
+    ),
+    Variant(
+        "JSON lines around slot lines", """\
+{"type":"log","time":1,"level":"info","msg":"slot print_timing: id  0 | task 3 | prompt eval time =      20.00 ms /    40 tokens (    0.50 ms per token,  2000.00 tokens per second)"}
+{"type":"log","time":1,"level":"info","msg":"slot print_timing: id  0 | task 3 |        eval time =     300.00 ms /    60 tokens (    5.00 ms per token,   200.00 tokens per second)"}
+{"type":"log","time":1,"level":"info","msg":"slot      release: id  0 | task 3 | stop processing: n_tokens = 99, truncated = 0"}
+""", traps={"CRASH"}, figures={"generation": "gen3-ts", "cached_tokens": 0, "pp_tps": 2000.0},
+    ),
+    Variant(
+        "four slots of one small context", """\
+0.02.000.001 I slot   load_model: id  0 | task -1 | new slot, n_ctx = 2048
+0.02.000.002 I slot   load_model: id  3 | task -1 | new slot, n_ctx = 2048
+0.09.000.000 E srv    send_error: task id = 5, error: Context size has been exceeded.
+""", {"UNIFIED_KV_OVERCOMMIT", "CTX_EXCEEDED"}, figures={"n_slots": 4, "n_ctx_slot": 2048},
+    ),
+    Variant(
+        "V0 preempts", "Sequence group 7 is preempted by PreemptionMode.SWAP mode because there is "
+        "not enough KV cache space. total_num_cumulative_preemption=9\n",
+        {"VLLM_PREEMPTION"}, {"VLLM_KV_TOO_SMALL"},
+        {"generation": "vllm-v0", "vllm.preemptions": 9},
+    ),
+    Variant(
+        "indented lines of 2024", """\
+      INFO [   launch_slot_with_task] slot is processing task | tid="1" timestamp=1720000000 id_slot=0 id_task=1
+      INFO [            update_slots] kv cache rm [p0, end) | tid="1" timestamp=1720000000 id_slot=0 id_task=1 p0=64
+""", figures={"generation": "gen1-2024", "cached_tokens": 64},
+    ),
+    Variant(
+        "a build without accelerators",
+        "warning: not compiled with GPU offload support, --gpu-layers option will be ignored\n",
+        {"GPU_NOT_USED"}, {"CUDA_INIT_FAILED"},
+    ),
+    Variant(
+        "an old name for drafting",
+        'error while handling argument "--spec-type": unknown speculative type: draft\n',
+        {"REMOVED_ARGUMENT"}, {"UNKNOWN_ARGUMENT"},
+    ),
 )  # fmt: skip
