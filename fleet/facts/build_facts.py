@@ -12,6 +12,9 @@ Engine = Literal["llama.cpp", "ik_llama.cpp", "vllm", "embedded"]
 ENGINES: tuple[Engine, ...] = ("llama.cpp", "ik_llama.cpp", "vllm", "embedded")
 
 
+_FIRST_NUMBER = 1000.0  # of an `order`: below are dates
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Flag:
     """One option of a build, under all its names."""
@@ -66,6 +69,9 @@ class BuildFacts:
 
     def changed(self, after: float, by: float) -> bool | None:
         """Whether a change that came in `after < build <= by` is in: True, False, unknown."""
+        undated = self.number is not None and self.after is not None and self.after[0] != "b"
+        if undated and by < _FIRST_NUMBER:
+            return None  # a number among the dated snapshots, the change too
         if self.order >= by:
             return True
         return False if self.order <= after else None

@@ -50,6 +50,8 @@ def _llama_cpp(engine: Engine, build: str) -> BuildFacts:
     if not older:
         fix = f"known builds: {', '.join(KNOWN_BUILDS)}"
         raise UserError(f"build `{build}` is older than the table", where="--build", fix=fix)
+    if number is not None and _DATE.fullmatch(older[-1]):
+        older = older[:1]  # which of the dated snapshots came before a number is not known
     flags = _flags_at(older[-1])
     if not newer:
         return BuildFacts(

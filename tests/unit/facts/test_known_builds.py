@@ -67,3 +67,12 @@ def test_refuses_what_it_cannot_place(name: str) -> None:
 def test_an_old_vllm_reads_the_interval_from_a_variable() -> None:
     assert "--prefix-cache-retention-interval" in build_facts("vllm", "0.33.0")
     assert "--prefix-cache-retention-interval" not in build_facts("vllm", "0.29.0")
+
+
+def test_a_number_below_the_numbered_builds_lies_somewhere_among_the_dates() -> None:
+    early = build_facts("llama.cpp", "b7000")
+
+    assert (early.after, early.before) == ("2025-09-29", "b8672")
+    assert early.changed(202.60113, 202.60227) is None
+    assert early.changed(8672, 9093) is False
+    assert build_facts("llama.cpp", "b8672").changed(202.60113, 202.60227) is True
