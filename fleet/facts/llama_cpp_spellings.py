@@ -2,8 +2,9 @@
 
 One line an option: the first and the last known build that have it (`-`: the newest too),
 its names, after `/` its negative names, its variable (`@` stands for `LLAMA_ARG_`), and
-`removed` for a stub that only names its successor. Known builds are those whose options were read; a change between two
-of them came somewhere in between, so only what both accept is safe there.
+`removed` for a stub that only names its successor. Known builds are those whose options
+were read; a change between two of them came somewhere in between, so only what both accept
+is safe there.
 """
 
 from __future__ import annotations
