@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
@@ -75,7 +76,8 @@ def tune_external(
         return parse_reply(line, wall_s=elapsed() - began)
 
     run_study(study, measure, on_trial=lambda trial: tell(_told(trial, study.left_s)))
-    program.say(json.dumps({"end": True}))
+    with suppress(OutsideError):  # all is measured: it may be gone already
+        program.say(json.dumps({"end": True}))
     verdict = study.search.verdict()
     return ExternalResult(
         chosen=space.settings(verdict.cell),

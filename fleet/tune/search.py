@@ -4,30 +4,29 @@ It knows nothing of servers, clocks or files: costs come in with the results, an
 asks follow from the same seed and results, so a study is resumed by telling it its log.
 
 1. The default is run first, and again at least every `ANCHOR` runs.
-2. Exploring: the run with the largest expected improvement per cost, once each; a cell that
-   failed is not tried again, one that resembles failed ones less readily.
-3. Before the budget ends, or when nothing promises more than `TOO_LITTLE`, the best candidate
-   is confirmed against the default in fresh pairs, A B B A; as many as its gain needs.
-4. It is accepted when the lower bound of its ratio to the default exceeds the margin by all
-   runs, and the fresh pairs alone exceed it by more than their own deviation; a refuted one
-   gives way to the next. Else the default stays.
+2. Exploring: the run with the largest expected improvement per cost; a cell that failed is
+   not tried again, one that resembles failed ones less readily.
+3. What is left when only the pairs that the best candidate needs are affordable, or nothing
+   promises more than `TOO_LITTLE`, goes to fresh pairs of the best candidate and the default,
+   A B B A; the candidate changes when they make another one the best.
+4. At the end the best confirmed cell is accepted when by all runs the lower 99% bound of its
+   ratio to the default exceeds the margin. Else the default stays.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from fleet.tune.paired_ratio import Ratio, lower, paired_ratio, upper
+from fleet.tune.paired_ratio import Ratio, upper
 from fleet.tune.surface_model import SurfaceModel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,12 +43,11 @@ ANCHOR = 8
 TOO_LITTLE = 0.0004  # expected improvement in log value
 NEW_VALUE = 0.25  # standard deviation, in log value, of what a name not yet tried may bring
 POOL = 1500  # cells looked at for each proposal
-STRONG = 4.0  # a gain of so many standard deviations needs one fresh pair only
+WORTH = 0.01  # smallest gain, in log value, worth another setting
+SURE = 2.4  # deviations by which a gain must exceed it: one-sided 99%
+LEAST_PAIRS = 4  # with nothing left to explore, a proven gain is measured so often
 MOST_PAIRS = 12
-FRESH = 2.0  # deviations by which the fresh pairs alone must exceed the margin
-LEAST_STEPS = 3  # repeats that say something of the noise
 MOST_RUNS = 600  # beliefs cost the cube of the runs
-SURE = (6.0, 16.0)  # deviations of a gain from which the fresh pairs alone are the claim
 DEFAULT_TRIES = 3
 
 
@@ -92,7 +90,7 @@ class Search:
     """One study over `space`; every method is deterministic given the seed and what was told."""
 
     def __init__(
-        self, space: SearchSpace, *, seed: int = 0, margin: float = 0.0, defaults: int = 1
+        self, space: SearchSpace, *, seed: int = 0, margin: float = WORTH, defaults: int = 1
     ) -> None:
         """`margin` is the smallest gain worth keeping, as a log ratio.
 
@@ -156,14 +154,11 @@ class Search:
                 self.stopped = "default-fails"
                 return None
             return Proposal(cell=default, purpose="default")
-        if self._candidate is not None:
-            return self._confirm(left)
+        if self._queue:
+            return Proposal(cell=self._queue.pop(0), purpose="confirm")
         explored = None if self.at_roofline else self._most_promising(pending)
         if explored is None or left < self._reserve() + self.cost(explored):
-            self.stopped = "nothing-more-to-gain" if explored is None else "budget"
-            if self.at_roofline:
-                self.stopped = "roofline"
-            return self._begin_to_confirm(left)
+            return self._confirm(left, explored)
         if self._since_default() >= ANCHOR and default not in pending:
             return Proposal(cell=default, purpose="default")
         return Proposal(cell=explored, purpose="explore")
@@ -189,32 +184,30 @@ class Search:
 
     def verdict(self) -> Verdict:
         """Judge the best contender by all runs; may be asked at any time."""
+        proven = self._best(lambda cell: self._pairs(cell) > 0 and self._is_proven(cell))
+        candidate = proven or self._best()
         default = self.space.default
-        candidate = self._candidate or self._best()
-        if candidate is None or candidate == default or self._barred[self._order[candidate]]:
+        if candidate is None or candidate == default:
             return Verdict(cell=default, gain=0.0, accepted=False, why="nothing beat the default")
-        believed, fresh = self._gap(candidate), self._fresh(candidate)
-        pairs = self._pairs(candidate)
+        believed = self._gap(candidate)
         verdict = Verdict(
-            cell=default, gain=0.0, accepted=False, candidate=candidate, ratio=believed, pairs=pairs
-        )
-        if fresh is None:
-            return _because(verdict, "no time was left to confirm it")
-        if upper(believed) <= self.margin:
-            return _because(verdict, "refuted: no better than the default")
-        unproven = fresh.log_ratio - FRESH * fresh.deviation <= self.margin
-        if lower(believed) <= self.margin or unproven:
-            return _because(verdict, "inconclusive: its gain is within the noise")
-        claim = _claim(believed, fresh)
-        return Verdict(
-            cell=candidate,
-            gain=math.expm1(claim.log_ratio),
-            accepted=True,
+            cell=candidate if proven else default,
+            gain=math.expm1(believed.log_ratio) if proven else 0.0,
+            accepted=proven is not None,
             candidate=candidate,
-            ratio=claim,
-            pairs=pairs,
-            why="confirmed",
+            ratio=believed,
+            pairs=self._pairs(candidate),
         )
+        return replace(verdict, why=self._why(verdict))
+
+    def _why(self, verdict: Verdict) -> str:
+        if verdict.accepted:
+            return "confirmed"
+        if verdict.ratio is not None and upper(verdict.ratio) <= self.margin:
+            return f"refuted: it gains less than {math.expm1(self.margin):.1%}"
+        if not verdict.pairs:
+            return "no time was left to confirm it"
+        return "inconclusive: its gain is within the noise"
 
     def best_so_far(self) -> float:
         """Return the believed gain of the best cell that was run, 0 when that is the default."""
@@ -246,31 +239,27 @@ class Search:
         chosen: int = pool[int(np.argmax(gain / self._cost_of(pool)))]
         return self.space.allowed[chosen]
 
-    def _begin_to_confirm(self, left: float) -> Proposal | None:
-        best = self._best()
-        if best is None or best == self.space.default:
-            return None
+    def _confirm(self, left: float, explored: Cell | None) -> Proposal | None:
+        """Return a run of the next pair; without a candidate worth one, explore to the end."""
+        best = self._worth_a_pair()
+        self.stopped = "budget" if explored else "nothing-more-to-gain"
+        enough = LEAST_PAIRS if best and self._is_proven(best) else MOST_PAIRS
+        if best is None or (explored is None and self._pairs(best) >= enough):
+            return None if explored is None else Proposal(cell=explored, purpose="explore")
         self._candidate = best
-        few = self._is_strong(best) or left < 4 * self._pair_cost() / 2
-        self._queue = self._pair(best) if few else self._pair(best) + self._pair(best)[::-1]
-        return self._confirm(left)
+        pair = self._pair(best)
+        if left < sum(map(self.cost, pair)):  # the one that was run less often
+            pair = sorted(pair, key=lambda cell: self._good[self._order[cell]])[:1]
+        self._queue = pair[1:]
+        return Proposal(cell=pair[0], purpose="confirm")
 
-    def _confirm(self, left: float) -> Proposal | None:
-        candidate = self._candidate
-        if candidate is None:
-            return None
-        barred = bool(self._barred[self._order[candidate]])
-        if not self._queue:
-            if not barred and self.verdict().accepted:
-                return None
-            if barred or upper(self._gap(candidate)) <= self.margin:
-                self._refuted.add(candidate)
-                self._candidate = None
-                return self._begin_to_confirm(left)
-            if self._pairs(candidate) >= MOST_PAIRS or left < self._pair_cost():
-                return None
-            self._queue = self._pair(candidate)
-        return Proposal(cell=self._queue.pop(0), purpose="confirm")
+    def _worth_a_pair(self) -> Cell | None:
+        """Return the best cell that is not refuted, None when that is the default."""
+        while (best := self._best()) is not None and best != self.space.default:
+            if not self._pairs(best) or upper(self._gap(best)) > self.margin:
+                return best
+            self._refuted.add(best)
+        return None
 
     def _pair(self, cell: Cell) -> list[Cell]:
         """Return candidate and default, the one that is loaded now first."""
@@ -280,19 +269,15 @@ class Search:
     # what is kept for the end
 
     def _reserve(self) -> float:
-        """Return the cost of the fresh pairs that the best candidate needs."""
+        """Return the cost of the fresh pairs that the best candidate needs to be proven."""
         best = self._best()
-        if best is None or best == self.space.default or self._is_strong(best):
+        if best is None or best == self.space.default:
             return self._pair_cost()
         ratio = self._gap(best)
-        needed = 2 * (1.7 * self.model.noise / max(ratio.log_ratio, 1e-3)) ** 2
-        total = sum(run.cost for run in self.runs)
-        most = max(2.0, 0.15 * total / self._pair_cost())
-        return self._pair_cost() * min(max(2.0, needed), most)
-
-    def _is_strong(self, cell: Cell) -> bool:
-        ratio = self._gap(cell)
-        return ratio.log_ratio > STRONG * ratio.deviation
+        wanted = (SURE / max(ratio.log_ratio - self.margin, 1e-3)) ** 2
+        needed = 2 * self.model.noise**2 * (wanted - ratio.deviation**-2)
+        most = max(2.0, 0.15 * sum(run.cost for run in self.runs) / self._pair_cost())
+        return self._pair_cost() * min(max(1.0, needed), most)
 
     def _pair_cost(self) -> float:
         costs = self._costs()
@@ -300,17 +285,21 @@ class Search:
 
     # what is believed
 
-    def _best(self) -> Cell | None:
-        """Return the run cell with the best mean that is neither barred nor refuted."""
+    def _best(self, fits: Callable[[Cell], bool] = lambda _: True) -> Cell | None:
+        """Return the run cell with the best mean that fits and is neither barred nor refuted."""
         fit = [
             at
             for at in np.flatnonzero((self._good > 0) & ~self._barred)
-            if self.space.allowed[at] not in self._refuted
+            if self.space.allowed[at] not in self._refuted and fits(self.space.allowed[at])
         ]
         if not fit:
             return None
         mean, _ = self.model.spread(self._cells[fit])
         return self.space.allowed[fit[int(np.argmax(mean.mean(axis=0)))]]
+
+    def _is_proven(self, cell: Cell) -> bool:
+        ratio = self._gap(cell)
+        return ratio.log_ratio - SURE * ratio.deviation > self.margin
 
     def _gap(self, cell: Cell) -> Ratio:
         """Log ratio of `cell` to the default by all runs."""
@@ -320,35 +309,6 @@ class Search:
         variance = cov[:, 0, 0] + cov[:, 1, 1] - 2 * cov[:, 0, 1]
         deviation = math.sqrt(max(float(variance.mean() + gap.var()), 1e-12))
         return Ratio(log_ratio=float(gap.mean()), deviation=deviation)
-
-    def _fresh(self, cell: Cell) -> Ratio | None:
-        """Log ratio by the confirming runs of `cell`, which nothing selected, and the default's."""
-        default = self.space.default
-        runs = [
-            (at, run.cell == cell, run.log_value)
-            for at, run in enumerate(self.runs)
-            if run.log_value is not None
-            and (run.cell == default or (run.cell == cell and run.purpose == "confirm"))
-        ]
-        return paired_ratio(runs, noise=self._noise(), drift=self.model.drift)
-
-    def _noise(self) -> float:
-        """Return the run-to-run deviation: the model's, or the repeated runs' if larger.
-
-        On a flat surface a model may take noise for differences between cells.
-        """
-        by_cell: dict[Cell, list[float]] = {}
-        for run in self.runs:
-            if run.log_value is not None:
-                by_cell.setdefault(run.cell, []).append(run.log_value)
-        steps = [
-            (after - before) / math.sqrt(2)
-            for values in by_cell.values()
-            for before, after in pairwise(values)
-        ]
-        if len(steps) < LEAST_STEPS:
-            return self.model.most_noise
-        return max(self.model.most_noise, 1.4826 * median(abs(step) for step in steps))
 
     def _pairs(self, cell: Cell) -> int:
         return sum(
@@ -440,34 +400,6 @@ def _suspicion(columns: Ints, bad: Flags, good: Flags, *, weight: float) -> Floa
     failed, well = np.bincount(group, weights=bad), np.bincount(group, weights=good)
     share: Floats = (failed / (failed + well + weight))[group]
     return share
-
-
-def _because(verdict: Verdict, why: str) -> Verdict:
-    return Verdict(
-        cell=verdict.cell,
-        gain=0.0,
-        accepted=False,
-        candidate=verdict.candidate,
-        ratio=verdict.ratio,
-        pairs=verdict.pairs,
-        why=why,
-    )
-
-
-def _claim(believed: Ratio, fresh: Ratio) -> Ratio:
-    """Return what is claimed: the fresh pairs' ratio, shrunk where acceptance selected it.
-
-    A gain far above the noise is accepted however the fresh pairs fall, so they are without
-    bias and claim alone. One near the bound is accepted only when they fall well: there the
-    belief of all runs, shrunk by its prior, stands for them.
-    """
-    low, high = SURE
-    sureness = fresh.log_ratio / fresh.deviation
-    share = min(max((sureness - low) / (high - low), 0.0), 1.0)
-    return Ratio(
-        log_ratio=share * fresh.log_ratio + (1 - share) * believed.log_ratio,
-        deviation=max(believed.deviation, share * fresh.deviation),
-    )
 
 
 def _improvement(gap: Floats, deviation: Floats) -> Floats:

@@ -70,6 +70,7 @@ class SurfaceModel:
         self._times = np.zeros(0)
         self._values = np.zeros(0)
         self._inflation = np.ones((PARTICLES, 0))
+        self._inverted: Floats | None = None
 
     def __len__(self) -> int:
         """Return the number of runs."""
@@ -84,16 +85,12 @@ class SurfaceModel:
         for _ in range(STEPS):
             self._walk()
         self._reweigh()
+        self._inverted = None
 
     @property
     def noise(self) -> float:
         """The run-to-run standard deviation in log value, over the particles' median."""
         return float(np.exp(np.median(self._theta[:, -2])))
-
-    @property
-    def most_noise(self) -> float:
-        """A cautious run-to-run deviation: nine of ten particles believe in less."""
-        return float(np.exp(np.quantile(self._theta[:, -2], 0.9)))
 
     @property
     def drift(self) -> float:
@@ -104,8 +101,7 @@ class SurfaceModel:
         """Return the belief about `cells` with the machine as it was on average."""
         cross = self._kernel(self._theta, cells, self._cells) + LEVEL_SD**2
         inside = self._kernel(self._theta, cells, cells) + LEVEL_SD**2
-        inverse = np.linalg.inv(self._covariance(self._theta))
-        gain = cross @ inverse
+        gain = cross @ self._inverse()
         centre = self._values.mean()
         mean = centre + gain @ (self._values - centre)
         return Belief(mean=mean, covariance=inside - gain @ cross.transpose(0, 2, 1))
@@ -113,13 +109,17 @@ class SurfaceModel:
     def spread(self, cells: Ints) -> tuple[Floats, Floats]:
         """Return mean and standard deviation of `cells` (particles, cells), no covariances."""
         cross = self._kernel(self._theta, cells, self._cells) + LEVEL_SD**2
-        inverse = np.linalg.inv(self._covariance(self._theta))
-        gain = cross @ inverse
+        gain = cross @ self._inverse()
         centre = self._values.mean()
         mean = centre + gain @ (self._values - centre)
         prior = self._prior_variance() + LEVEL_SD**2
         variance = prior[:, None] - np.einsum("pij,pij->pi", gain, cross)
         return mean, np.sqrt(np.maximum(variance, 1e-12))
+
+    def _inverse(self) -> Floats:
+        if self._inverted is None:
+            self._inverted = np.linalg.inv(self._covariance(self._theta)).astype(np.float64)
+        return self._inverted
 
     def _prior_variance(self) -> Floats:
         scale2 = np.exp(2 * self._theta[:, -4])
