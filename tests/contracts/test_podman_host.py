@@ -162,6 +162,7 @@ def test_a_container_that_cannot_start_leaves_its_name_free(
     assert host.start(launch, generation=1).state == "running"
 
 
+@pytest.mark.machine_may_lack
 def test_limits_that_someone_changed_show_in_the_settings(
     host: PodmanHost, launch: LaunchConfig
 ) -> None:

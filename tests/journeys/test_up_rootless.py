@@ -22,7 +22,7 @@ from support.cache import Missing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-pytestmark = pytest.mark.podman
+pytestmark = [pytest.mark.podman, pytest.mark.machine_may_lack]
 USER = f"fleet-rootless-{os.getpid()}"
 ROOT = Path(__file__).parents[2]
 
