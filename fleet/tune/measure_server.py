@@ -206,7 +206,9 @@ class ServerMeasure:
         context = server.ready.context or self.context
         workload = self.deployment.workload
         shape = known.shape if known else shape_for(self.metric, workload, context)
-        read = self._ask(patient, warm_up(self._tokens, shape)).timings
+        with ThreadPoolExecutor(shape.users) as pool:
+            asked = partial(self._ask, patient)
+            (read, *_) = [a.timings for a in pool.map(asked, warm_up(self._tokens, shape))]
         if known is None:
             speed = Speed(
                 pp=1000 * read.prompt_n / max(read.prompt_ms, 1e-3),

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fleet.deploy.rim import Rim
     from fleet.profiles.kinds import Deployment
     from fleet.tune.candidate_space import Metric
+    from fleet.tune.captured_requests import CapturedWorkload
     from fleet.tune.search_space import Settings
 
 ORDER = (False, True, True, False) * 2  # whether the tuned one runs
@@ -37,9 +38,15 @@ class Rechecked:
 
 
 def recheck(
-    deployment: Deployment, *, metric: Metric, rim: Rim, text: str, progress: Progress
+    deployment: Deployment,
+    *,
+    metric: Metric,
+    rim: Rim,
+    text: str,
+    progress: Progress,
+    captured: CapturedWorkload | None = None,
 ) -> Rechecked:
-    """Measure the tuned profile that holds here once more.
+    """Measure the tuned profile that holds here once more, on the deployment's workload.
 
     Raises `UserError` when none holds, `OutsideError` when a run fails.
     """
@@ -52,7 +59,12 @@ def recheck(
     plain = replace(deployment, model=prepared.deployment.model)
     runs: list[tuple[int, bool, float]] = []
     with ServerMeasure(
-        deployment=plain, metric=metric, rim=rim, text=text, context=4096
+        deployment=plain,
+        metric=metric,
+        rim=rim,
+        text=text,
+        context=4096,
+        captured=captured,
     ) as measure:
         for at, ours in enumerate(ORDER):
             outcome = measure(theirs if ours else {})

@@ -20,6 +20,7 @@ _TG = ((256, 48, 3), (128, 48, 3), (64, 48, 3), (64, 32, 3), (64, 24, 2), (64, 1
 _PP = ((512, 24, 3), (512, 12, 3), (256, 12, 3), (256, 8, 2), (128, 8, 2), (64, 6, 1))
 _STEPS: Mapping[str, tuple[tuple[int, int, int], ...]] = {"tg": _TG, "pp": _PP, "pareto": _PP}
 MOST_REQUESTS = 24
+FIRST = 8  # tokens where the first one counts: enough to see that the others come no slower
 WARM_UP = (48, 8)
 DEEP = 64  # tokens that follow what the requests of a deep workload share
 TEMPERATURE = 0.7  # greedy answers of small models run in circles, which flatters n-grams
@@ -93,7 +94,7 @@ def _whole(
     users = workload.users if workload else 1
     prompt = workload.prompt_tokens if workload else 512
     shared = workload.shared_prefix_tokens if workload else 0
-    generated = 1 if metric == "ttft" else workload.generated_tokens if workload else 128
+    generated = FIRST if metric == "ttft" else workload.generated_tokens if workload else 128
     shape = RequestShape(
         shared=shared, fresh=prompt - shared, generated=generated, users=users,
         count=max(3, 2 * users),
@@ -150,13 +151,17 @@ def plan_requests(
     )
 
 
-def warm_up(text: Sequence[int], shape: RequestShape) -> PlannedRequest:
-    """Return the request after a load that does not count; it reads what the others share."""
+def warm_up(text: Sequence[int], shape: RequestShape) -> tuple[PlannedRequest, ...]:
+    """Return the requests after a load that do not count, one a user.
+
+    They read what the others share, into as many slots.
+    """
     prompt, generated = WARM_UP
     first = replace(
-        shape, fresh=min(prompt, shape.fresh), generated=min(generated, shape.generated), count=1
-    )
-    return plan_requests(text, first, turn=100_003)[0]
+        shape, fresh=min(prompt, shape.fresh), generated=min(generated, shape.generated),
+        count=shape.users,
+    )  # fmt: skip
+    return plan_requests(text, first, turn=100_003)
 
 
 def first_token(text: Sequence[int], *, likely: int) -> dict[str, Any]:

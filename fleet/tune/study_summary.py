@@ -147,10 +147,17 @@ def summarise_study(
         provable_gain=smallest_provable_gain(noise, max(verdict.pairs, 2)),
         trials=tuple(study.trials),
         spent_s=study.spent_s,
-        stopped=stopped or (search.stopped if study.next() is None else "budget"),
+        stopped=stopped or _stopped(study),
         trade_offs=trade_offs,
         effects=_effects(study),
     )
+
+
+def _stopped(study: Study) -> str:
+    if study.next() is not None:
+        return "budget"
+    why = study.search.stopped
+    return "roofline" if study.search.at_roofline and why == "nothing-more-to-gain" else why
 
 
 def observed_noise(study: Study) -> float:
