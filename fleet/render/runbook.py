@@ -111,7 +111,8 @@ def _rollout(deployment: Deployment) -> Iterator[str]:
         f"Edit the profile ({deployment.place.file}), look at the plan, then apply it."
         + (
             f" Hosts change in batches of {deployment.batch}; the first batch that fails is put"
-            " back to its previous generation and the rest is left alone."
+            " back to its previous generation and the rest is left alone. Where the memory holds"
+            " both, the new version first proves itself beside the old one, on another port."
             if len(deployment.hosts) > 1 and deployment.topology not in SHARED
             else ""
         )
