@@ -115,6 +115,8 @@ class Kv:
     k_mib: float = 0.0
     v_mib: float = 0.0
     mla: bool = False
+    cells: int = 0
+    loads: int = 0  # models loaded when it was made
     buffers: dict[str, float] = field(default_factory=dict)
 
 

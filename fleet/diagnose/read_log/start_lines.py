@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers")
 _SELF_SIZE = re.compile(r"KV self size\s*=\s*(\d+\.?\d*) (?:MiB|MB)")
 _SIZE = re.compile(r"\bsize =\s*(\d+\.?\d*) MiB \(")
+_CELLS = re.compile(r"\(\s*(\d+) cells")
 _K = re.compile(r"\bK(?:\^R|-only)? \((\w+)\):\s*(\d+\.?\d*)")
 _V = re.compile(r"\bV \((\w+)\):\s*(\d+\.?\d*)")
 _LATENT = re.compile(r"c\^KV \((\w+)\)")
@@ -77,7 +78,13 @@ def kv_cache(reading: LogReading, text: str) -> str | None:
     found = _SELF_SIZE.search(text) or _SIZE.search(text)
     if not found:
         return None
+    cells = int(told[1]) if (told := _CELLS.search(text)) else 0
     context = _context(reading)
+    again = context.cells == cells > 0 and not reading.swa  # a window's cache can be as large
+    if context.mib and (again or context.loads != reading.loads):
+        context = Kv()  # a draft's, whose start is left out of this log
+        reading.kvs.append(context)
+    context.cells, context.loads = cells, reading.loads
     context.mib += float(found[1])
     _types(context, text)
     reading.plain_kv = True

@@ -355,4 +355,20 @@ llama_new_context_with_model: KV self size  =  960.00 MiB, K (f16):  480.00 MiB,
         'error while handling argument "--spec-type": unknown speculative type: draft\n',
         {"REMOVED_ARGUMENT"}, {"UNKNOWN_ARGUMENT"},
     ),
+    Variant(
+        "a draft's cache is not the target's", """\
+load_tensors: offloaded 29/29 layers to GPU
+llama_kv_cache: size =  300.00 MiB (  8192 cells,  28 layers,  1/1 seqs), K (q8_0):  150.00 MiB, V (q8_0):  150.00 MiB
+load_tensors: offloaded 25/25 layers to GPU
+llama_kv_cache: size =   96.00 MiB (  8192 cells,  24 layers,  1/1 seqs), K (f16):   48.00 MiB, V (f16):   48.00 MiB
+""", traps={"KV_F16"}, figures={"kv_mib": 300.0, "kv_type.k": "q8_0"},
+    ),
+    Variant(
+        "a full window beside the whole context", """\
+llama_kv_cache_iswa: creating non-SWA KV cache, size = 4096 cells
+llama_kv_cache: size =   16.00 MiB (  4096 cells,   4 layers,  1/1 seqs), K (f16):    8.00 MiB, V (f16):    8.00 MiB
+llama_kv_cache_iswa: creating     SWA KV cache, size = 4096 cells
+llama_kv_cache: size =   64.00 MiB (  4096 cells,  16 layers,  1/1 seqs), K (f16):   32.00 MiB, V (f16):   32.00 MiB
+""", figures={"kv_mib": 80.0},
+    ),
 )  # fmt: skip
