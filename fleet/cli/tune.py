@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +73,9 @@ def deployment(
     recheck_it: Annotated[
         bool, typer.Option("--recheck", help="Only measure the tuned profile again")
     ] = False,
-    hosts: Annotated[str | None, typer.Option(help="Share a study over hosts")] = None,
+    hosts: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Hosts that share the study")
+    ] = None,
     min_quality: Annotated[
         float | None,
         typer.Option(min=0, max=1, help="With --lossy: least exp(-KL) of next tokens, as 0.99"),
@@ -87,9 +90,10 @@ def deployment(
     as_json: Json = False,
 ) -> None:
     """Search what makes NAME fastest; what is proven becomes a tuned profile for `up`."""
-    _refuse_hosts(hosts)
     if recheck_it:
-        _recheck(load_deployment(name, profiles=profiles or (), sets=sets or ()), metric, as_json)
+        plain = load_deployment(name, profiles=profiles or (), sets=sets or ())
+        shape = _workload(workload, profiles or ()) or plain.workload
+        _recheck(replace(plain, workload=shape), metric, _captured(workload), as_json)
         return
     options = TuneOptions(
         metric=_metric(metric),
@@ -102,11 +106,15 @@ def deployment(
         to=to,
         fresh=fresh,
         seed=seed,
+        hosts=tuple(filter(None, (hosts or "").split(","))),
         limits=_limits(min_quality, max_power, lossy=lossy, text=_text(profiles or ())),
         confirm=lambda question: confirmed(question, yes=yes),
         say=note,
     )
     wanted = load_deployment(name, profiles=profiles or (), sets=sets or ())
+    if options.hosts and not wanted.hosts:
+        fix = f"name them under `hosts:` of the deployment `{name}`"
+        raise UserError("the deployment has no hosts", where="--hosts", fix=fix)
     with progress_line() as tell:
         tuned = tune_deployment(
             wanted, options=options, rim=Rim(), text=_text(profiles or ()), progress=tell
@@ -115,13 +123,6 @@ def deployment(
         print_json(tuned.summary.as_json(profile=tuned.profile))
     else:
         _print_tuned(tuned)
-
-
-def _refuse_hosts(hosts: str | None) -> None:
-    """Say what cannot be done yet rather than tune without it. Raises `UserError`."""
-    if hosts is not None:
-        fix = "without it, `tune` measures on this machine"
-        raise UserError("trials cannot run on other hosts yet", where="--hosts", fix=fix)
 
 
 def _limits(
@@ -141,9 +142,14 @@ def _limits(
     return tuple(limits)
 
 
-def _recheck(wanted: Deployment, metric: str, as_json: bool) -> None:
+def _recheck(
+    wanted: Deployment, metric: str, captured: CapturedWorkload | None, as_json: bool
+) -> None:
     with progress_line() as tell:
-        found = recheck(wanted, metric=_metric(metric), rim=Rim(), text=_text(()), progress=tell)
+        found = recheck(
+            wanted, metric=_metric(metric), rim=Rim(), text=_text(()), progress=tell,
+            captured=captured,
+        )  # fmt: skip
     low, high = (bound - 1 for bound in found.ratio.interval)
     gain = math.expm1(found.ratio.log_ratio)
     if as_json:

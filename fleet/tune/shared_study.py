@@ -91,20 +91,20 @@ class SharedStudy:
                 wait(works, return_when=FIRST_EXCEPTION)
             finally:
                 self._stop = True
-        errors = [work.exception() for work in works]
-        fatal = [each for each in errors if each and not isinstance(each, HostUnreachable)]
-        if fatal or all(errors):
-            raise next(error for error in [*fatal, *errors] if error)
+        lost = [error for work in works if (error := work.result()) is not None]
+        if len(lost) == len(lanes):
+            raise lost[0]
 
-    def _follow_or_drop(self, lane: Lane) -> None:
+    def _follow_or_drop(self, lane: Lane) -> HostUnreachable | None:
+        """Return why the host dropped out, which ends its lane alone."""
         try:
             self._follow(lane)
         except HostUnreachable as error:
-            with self._locked():
-                self.log.dropped(self._id(lane))
-                self._mine.pop(lane.name, None)
-            self.say(f"{lane.name} dropped out ({error.message}), its running trial is lost")
-            raise
+            self._drop(lane)
+            self.lanes -= 1
+            self.say(f"{lane.name} dropped out, its running trial is lost: {error.message}")
+            return error
+        return None
 
     def _follow(self, lane: Lane) -> None:
         while not self._stop and self._once(lane):
@@ -194,10 +194,11 @@ class SharedStudy:
         if value is None:
             raise HostUnreachable("the default cannot be measured there", where=lane.name)
         scale, noise = median(known) / value, 4 * self.study.search.model.noise
-        if abs(scale - 1) > max(APART, noise):
+        usual = max(known) / min(known) - 1  # what one machine does by itself
+        if abs(scale - 1) > max(APART, noise, usual):
             message = f"{1 / scale - 1:+.0%} with the same settings, so it is not pooled"
             raise HostUnreachable(message, where=lane.name)
-        return 1.0 if abs(scale - 1) < noise else scale
+        return 1.0 if abs(scale - 1) < max(noise, usual) else scale
 
     def _drop(self, lane: Lane) -> None:
         with self._locked():

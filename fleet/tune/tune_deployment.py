@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fleet.compiler.compile_deployment import runtime_of
 from fleet.deploy.prepare import prepare
+from fleet.deploy.trial_on_host import same_hosts, trial_on_host
 from fleet.deploy.trial_server import trial_server
 from fleet.effects.files import write_atomically
 from fleet.effects.lock import held
@@ -46,7 +48,7 @@ from fleet.tune.trial_log import TrialLog
 from fleet.tune.tuned_profile import Provenance, tuned_profile_yaml
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from fleet.deploy.bring_up import Progress
     from fleet.deploy.prepare import Prepared
@@ -80,6 +82,7 @@ class TuneOptions:
     to: str | None = None
     fresh: bool = False
     seed: int = 0
+    hosts: tuple[str, ...] = ()  # of the deployment's; all when empty
     elsewhere: Mapping[str, StartTrial] = field(default_factory=dict)  # hosts besides this one
     here: bool = True  # whether this machine measures too
     limits: tuple[Limit, ...] = ()
@@ -115,13 +118,15 @@ def tune_deployment(
     """
     began_s = rim.clock.monotonic()
     deployment = replace(deployment, workload=options.workload or deployment.workload)
+    if deployment.hosts:
+        deployment, options = _on_hosts(deployment, options, rim)
     runtime = runtime_of(deployment)
     prepared = prepare(deployment, runtime=runtime, rim=rim, progress=progress, use_tuned=False)
     candidates = candidate_space(options.metric, _ground(prepared, options))
     log = TrialLog(path=study_path(rim, deployment.name, options.metric))
     with (
         term_interrupts(),
-        held(rim.folders.state / "tune" / f"on-{LOCAL}.lock"),
+        _each_held(rim, options),
         room_for_trials(prepared, rim=rim, confirm=options.confirm, progress=progress),
     ):
         opened = _open(log, candidates, _key(prepared, options, candidates), options, rim)
@@ -136,6 +141,36 @@ def tune_deployment(
     return Tuned(
         summary=summary, profile=path, resumed=opened.resumed, left_out=candidates.left_out
     )
+
+
+def _on_hosts(
+    deployment: Deployment, options: TuneOptions, rim: Rim
+) -> tuple[Deployment, TuneOptions]:
+    """Return the deployment on those of its hosts that are alike, each of which measures."""
+    if deployment.topology not in {"single", "replicas"}:
+        message = "a model over several hosts is not tuned, only one host with a copy each"
+        raise UserError(message, where=deployment.name)
+    known = [host.name for host in deployment.hosts]
+    for name in options.hosts:
+        if name not in known:
+            raise UserError(f"no host `{name}`", where="--hosts", fix=f"of {', '.join(known)}")
+    asked = tuple(h for h in deployment.hosts if h.name in (options.hosts or known))
+    hosts, left = same_hosts(replace(deployment, hosts=asked), rim)
+    for name, why in left.items():
+        options.say(f"{name} is left out: {why}")
+    starts: dict[str, StartTrial] = {h.name: partial(trial_on_host, h.name) for h in hosts}
+    plain = replace(deployment, hosts=hosts, tuned_candidates=())
+    return plain, replace(options, elsewhere=starts, here=False)
+
+
+@contextmanager
+def _each_held(rim: Rim, options: TuneOptions) -> Iterator[None]:
+    """Hold every host that measures: two studies on one machine would disturb each other."""
+    hosts = [*([LOCAL] if options.here else []), *options.elsewhere]
+    with ExitStack() as stack:
+        for host in sorted(hosts):
+            stack.enter_context(held(rim.folders.state / "tune" / f"on-{host}.lock"))
+        yield
 
 
 def _measured(

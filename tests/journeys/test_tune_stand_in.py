@@ -174,3 +174,16 @@ def test_what_was_stopped_for_lack_of_memory_serves_again_after_a_kill(
     study(model, home, **options)  # ends what the killed one left, and touches nothing else
     assert serving(home) == [after]
     os.kill(after, signal.SIGKILL)
+
+
+def test_a_host_that_drops_out_costs_its_running_trial_alone(
+    tiny_models: Mapping[str, Path], home: Path
+) -> None:
+    options = {"behaviour": {}, "trials": 10, "lanes": 2, "lost_after": 2}
+
+    found = study(tiny_models["llama"], home, **options)
+
+    assert found["trials"] == 10
+    by_lane = [trial["lane"].split("/")[0] for trial in trials(home)]
+    assert 1 <= by_lane.count("host1") <= 2
+    assert all(trial["failed"] is None for trial in trials(home))

@@ -1,8 +1,8 @@
 """`python tune_stand_in.py MODEL.gguf FOLDER OPTIONS.json`: a study on stand-in servers.
 
 OPTIONS: `behaviour` of the stand-in, `trials`, `patience_s`, `lanes` (hosts that measure at
-once), `metric`; `crowded` leaves no free memory; with `up` the deployment is only brought up.
-Prints what `tune --json` prints.
+once), `metric`; after `lost_after` servers the other hosts are out of reach; `crowded` leaves
+no free memory; with `up` the deployment is only brought up. Prints what `tune --json` prints.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import sys
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from fleet.deploy.bring_up import UpOptions, bring_up
 from fleet.deploy.rim import Rim
 from fleet.deploy.trial_server import TrialServer, trial_server
 from fleet.effects.commands import CommandResult, LocalCommands
+from fleet.errors import HostUnreachable
 from fleet.tune.tune_deployment import TuneOptions, tune_deployment
 from support.stand_in_engine import StandInHost
 
@@ -47,7 +49,11 @@ def main(model: str, folder: str, raw: str) -> None:
         budget_s=asked.get("budget_s"), say=partial(print, file=sys.stderr),
         patience_s=asked.get("patience_s", 60.0),
         confirm=lambda _: True,
-        elsewhere={f"host{n}": on_another(rim) for n, rim in enumerate(rims) if n},
+        elsewhere={
+            f"host{number}": on_another(there, asked.get("lost_after", 10**6))
+            for number, there in enumerate(rims)
+            if number
+        },
     )  # fmt: skip
     rim = rims[0]
     wanted = load_deployment(
@@ -74,14 +80,17 @@ class Crowded:
         return replace(told, stdout=full)
 
 
-def on_another(there: Rim) -> StartTrial:
+def on_another(there: Rim, lost_after: int) -> StartTrial:
     """Return what starts trial servers where `there` says, whatever rim it is given."""
+    started = count(1)
 
     def start(
         deployment: Deployment, *, overrides: Mapping[str, Value], rim: Rim,
         bound_s: float | None = None,
     ) -> AbstractContextManager[TrialServer]:  # fmt: skip
         del rim
+        if next(started) > lost_after:
+            raise HostUnreachable("no route to host")
         return trial_server(deployment, overrides=overrides, rim=there, bound_s=bound_s)
 
     return start
