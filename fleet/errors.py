@@ -52,7 +52,7 @@ class UserError(FleetError):
 
 
 class CannotExpress(UserError):
-    """This engine build has no way to say what the profile asks for (exit 3)."""
+    """The engine build has no way to say what the profile asks for (exit 3)."""
 
     kind = "cannot-express"
 
