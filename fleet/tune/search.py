@@ -45,7 +45,7 @@ NEW_VALUE = 0.25  # standard deviation, in log value, of what a name not yet tri
 POOL = 1500  # cells looked at for each proposal
 WORTH = 0.01  # smallest gain, in log value, worth another setting
 SURE = 2.4  # deviations by which a gain must exceed it: one-sided 99%
-LEAST_PAIRS = 4  # with nothing left to explore, a proven gain is measured so often
+LEAST_PAIRS = 4  # with nothing left to explore, a gain known to `WORTH` is measured so often
 MOST_PAIRS = 12
 MOST_RUNS = 600  # beliefs cost the cube of the runs
 DEFAULT_TRIES = 3
@@ -243,7 +243,7 @@ class Search:
         """Return a run of the next pair; without a candidate worth one, explore to the end."""
         best = self._worth_a_pair()
         self.stopped = "budget" if explored else "nothing-more-to-gain"
-        enough = LEAST_PAIRS if best and self._is_proven(best) else MOST_PAIRS
+        enough = LEAST_PAIRS if best and self._is_known(best) else MOST_PAIRS
         if best is None or (explored is None and self._pairs(best) >= enough):
             return None if explored is None else Proposal(cell=explored, purpose="explore")
         self._candidate = best
@@ -252,6 +252,9 @@ class Search:
             pair = sorted(pair, key=lambda cell: self._good[self._order[cell]])[:1]
         self._queue = pair[1:]
         return Proposal(cell=pair[0], purpose="confirm")
+
+    def _is_known(self, cell: Cell) -> bool:
+        return self._is_proven(cell) and self._gap(cell).deviation < WORTH
 
     def _worth_a_pair(self) -> Cell | None:
         """Return the best cell that is not refuted, None when that is the default."""
