@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
-from statistics import median
 from typing import TYPE_CHECKING
 
 from fleet.effects.lock import held
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 LOOK_S = 0.1  # a lane that waits for what others find out
 LOCK_WAIT_S = 60.0
+TRIES = 3  # of a host's default, before it is left out
 APART = 0.10  # hosts whose defaults differ by more are not the same machine
 
 
@@ -44,6 +44,7 @@ class Lane:
     name: str
     measure: Measure
     scale: float | None = None
+    seen: list[float] = field(default_factory=list)  # its own defaults, until they compare
     began_s: float = 0.0  # when what it does now began, on the clock
 
 
@@ -136,7 +137,7 @@ class SharedStudy:
             first = self._own_default(lane, logged)
             if first is None and not self.ended:
                 first = self.study.next(pending=pending)
-            if first is None and not pending and not self.ended and self.settle():
+            while first is None and not pending and not self.ended and self.settle():
                 first = self.study.next(pending=pending)
             if first is None:
                 return [] if pending and not self.ended else None
@@ -156,7 +157,13 @@ class SharedStudy:
         lane.began_s = now
         with self._locked():
             self._read_others()
-            trial = self.study.take(proposal, self._scaled(lane, proposal, whole))
+            if lane.scale is None and proposal.cell == self.study.search.space.default:
+                self._learn_scale(lane, outcome.value)
+            if lane.scale is None:
+                self.log.dropped(self._id(lane))  # not comparable yet
+                self._mine.pop(lane.name, None)
+                return
+            trial = self.study.take(proposal, _scaled(whole, lane.scale))
             self.taken += 1
             self.log.add(trial, lane=self._id(lane), at=self.clock.now().isoformat())
             self._mine[lane.name] = self._mine.get(lane.name, [])[1:]
@@ -170,35 +177,34 @@ class SharedStudy:
         if lane.scale is not None or self.ended or not self.study.trials:
             return None
         if self.lanes == 1 and not others and not self.default_first:
+            lane.scale = 1.0
             return None
         return Proposal(cell=self.study.search.space.default, purpose="default")
 
-    def _scaled(self, lane: Lane, proposal: Proposal, outcome: Outcome) -> Outcome:
-        """Return the outcome in the units of the host that ran first.
+    def _learn_scale(self, lane: Lane, value: float | None) -> None:
+        """Compare a lane's own default with the others'; leave `scale` open to look again.
 
-        Raises `HostUnreachable` for a host whose own default differs too much to be pooled.
+        Raises `HostUnreachable` for a host that after `TRIES` differs too much to be pooled.
         """
         default = self.study.search.space.default
-        if lane.scale is None and proposal.cell == default:
-            known = [t.outcome.value for t in self.study.trials if t.cell == default]
-            lane.scale = self._scale(lane, [value for value in known if value], outcome.value)
-        if outcome.value is None or lane.scale in {None, 1.0}:
-            return outcome
-        scale = lane.scale or 1.0
-        guards = {name: value * scale for name, value in outcome.guards.items()}
-        return replace(outcome, value=outcome.value * scale, guards=guards)
-
-    def _scale(self, lane: Lane, known: Sequence[float], value: float | None) -> float:
-        if not known or (self.lanes == 1 and not self.joined):
-            return 1.0
-        if value is None:
-            raise HostUnreachable("the default cannot be measured there", where=lane.name)
-        scale, noise = median(known) / value, 4 * self.study.search.model.noise
-        usual = max(known) / min(known) - 1  # what one machine does by itself
-        if abs(scale - 1) > max(APART, noise, usual):
-            message = f"{1 / scale - 1:+.0%} with the same settings, so it is not pooled"
-            raise HostUnreachable(message, where=lane.name)
-        return 1.0 if abs(scale - 1) < max(noise, usual) else scale
+        known = [t.outcome.value for t in self.study.trials if t.cell == default]
+        values = [each for each in known if each]
+        if not values or (self.lanes == 1 and not self.joined):
+            lane.scale = 1.0
+            return
+        lane.seen.append(value or 0.0)
+        best = max(lane.seen)
+        if best:
+            # what disturbs a run makes it slower: the best of each are compared
+            scale = max(values) / best
+            usual = max(max(values) / min(values), best / min(filter(None, lane.seen))) - 1
+            noise = max(4 * self.study.search.model.noise, usual)
+            if abs(scale - 1) <= max(APART, noise):
+                lane.scale = 1.0 if abs(scale - 1) < noise else scale
+                return
+        if len(lane.seen) >= TRIES:
+            told = f"{best / max(values) - 1:+.0%} with the same settings" if best else "it fails"
+            raise HostUnreachable(f"not pooled, its default: {told}", where=lane.name)
 
     def _drop(self, lane: Lane) -> None:
         with self._locked():
@@ -241,3 +247,10 @@ class SharedStudy:
 
     def _id(self, lane: Lane) -> str:
         return f"{lane.name}/{os.getpid()}"
+
+
+def _scaled(outcome: Outcome, scale: float) -> Outcome:
+    if outcome.value is None or scale == 1.0:
+        return outcome
+    guards = {name: value * scale for name, value in outcome.guards.items()}
+    return replace(outcome, value=outcome.value * scale, guards=guards)

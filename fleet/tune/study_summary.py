@@ -9,7 +9,13 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from fleet.tune.measure_server import shown
-from fleet.tune.paired_ratio import Ratio, paired_ratio, robust_deviation, smallest_provable_gain
+from fleet.tune.paired_ratio import (
+    ONE_SIDED_95,
+    Ratio,
+    paired_ratio,
+    robust_deviation,
+    smallest_provable_gain,
+)
 from fleet.tune.speculation_kinds import spelled_out
 
 if TYPE_CHECKING:
@@ -171,6 +177,18 @@ def observed_noise(study: Study) -> float:
             values.setdefault(trial.cell, []).append(math.log(trial.outcome.value))
     steps = [abs(b - a) / math.sqrt(2) for runs in values.values() for a, b in pairwise(runs)]
     return max(study.search.model.noise, 1.4826 * median(steps) if steps else 0.0)
+
+
+def within_noise(study: Study, verdict: Verdict) -> bool:
+    """Whether the noise that repeated runs show could have made the accepted gain.
+
+    The search may take two runs that lie far apart for drift; here they count as noise.
+    """
+    if verdict.ratio is None:
+        return False
+    runs = min(len(_values(study, verdict.cell)), len(_values(study, study.search.space.default)))
+    error = observed_noise(study) * math.sqrt(2 / max(runs, 1))
+    return verdict.ratio.log_ratio <= ONE_SIDED_95 * error
 
 
 def guard_ratio(study: Study, cell: Cell, guard: str) -> tuple[Ratio | None, float]:

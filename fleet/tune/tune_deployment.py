@@ -29,18 +29,17 @@ from fleet.tune.measure_server import (
     Yardstick,
     shown,
 )
-from fleet.tune.paired_ratio import lower, robust_deviation, smallest_provable_gain
+from fleet.tune.paired_ratio import robust_deviation, smallest_provable_gain
 from fleet.tune.request_plan import RequestShape
 from fleet.tune.roofline import at_roofline, roofline
 from fleet.tune.run_study import Study
 from fleet.tune.search import Search
 from fleet.tune.search_space import make_space
+from fleet.tune.settle_study import Settling
 from fleet.tune.shared_study import Lane, SharedStudy
 from fleet.tune.speculation_kinds import spelled_out
 from fleet.tune.study_summary import (
     StudySummary,
-    TradeOff,
-    guard_ratio,
     observed_noise,
     summarise_study,
 )
@@ -58,11 +57,10 @@ if TYPE_CHECKING:
     from fleet.tune.captured_requests import CapturedWorkload
     from fleet.tune.measure_server import Limit, StartTrial
     from fleet.tune.run_study import Trial
-    from fleet.tune.search_space import Cell, Settings
+    from fleet.tune.search_space import Settings
 
 DEFAULT_BUDGET_S = 600.0
 MARGIN = math.log(1.01)  # a gain below 1% is not worth another profile
-HARM = 0.98  # of a guard over the confirming pairs
 PLAIN_HARM = 0.9  # of a guard in one run: not worth confirming
 RUNS = 100  # that a budget should hold at least, where the requests can be so short
 LEAST_RUN_S = 1.0
@@ -252,7 +250,7 @@ def _run(
 ) -> StudySummary:
     """Run until a gain is proven that harms nothing, or nothing is left to run."""
     study = opened.study
-    trade_offs: list[TradeOff] = []
+    settling = Settling(study=study, keep_trade_offs=options.trade_offs)
 
     def judge(trial: Trial) -> None:
         _judge(trial, opened, options)
@@ -262,23 +260,8 @@ def _run(
         if trial.number == study.search.defaults and len(study.search.model):
             options.say(_provable(study))
 
-    def settle() -> bool:
-        """Bar what harms a guard, or ask for more pairs; whether the study goes on."""
-        verdict = study.search.verdict()
-        harm = _harm(study, verdict.cell) if verdict.accepted else None
-        if harm is None:
-            return False
-        undecided = harm.ratio.log_ratio + harm.ratio.deviation > math.log(HARM)
-        if undecided and study.room() is not None and study.search.confirm_again(verdict.cell):
-            return True
-        trade_offs.append(replace(harm, gain=verdict.gain))
-        if options.trade_offs:
-            return False
-        study.search.bar(verdict.cell)
-        return True
-
     shared = SharedStudy(
-        study=study, log=log, clock=rim.clock, judge=judge, settle=settle, tell=tell,
+        study=study, log=log, clock=rim.clock, judge=judge, settle=settling.goes_on, tell=tell,
         say=options.say, until_s=opened.until_s,
         default_first=bool(options.limits), taken=opened.resumed_from, began_s=opened.began_s,
     )  # fmt: skip
@@ -286,7 +269,10 @@ def _run(
         judge(trial)
     shared.run(lanes)
     _need_a_default(study)
-    return summarise_study(study, metric=options.metric, trade_offs=tuple(trade_offs))
+    return summarise_study(
+        study, metric=options.metric, trade_offs=tuple(settling.trade_offs),
+        verdict=settling.verdict(),
+    )  # fmt: skip
 
 
 def _judge(trial: Trial, opened: _Opened, options: TuneOptions) -> None:
@@ -296,20 +282,6 @@ def _judge(trial: Trial, opened: _Opened, options: TuneOptions) -> None:
         study.search.at_roofline = True
     if not options.trade_offs and _plainly_harmful(trial, study.trials):
         study.search.bar(trial.cell)
-
-
-def _harm(study: Study, cell: Cell) -> TradeOff | None:
-    """Return the guard that `cell` harms by the confirming pairs, None when it harms none."""
-    for name in study.trials[0].outcome.guards:
-        ratio, provable = guard_ratio(study, cell, name)
-        if ratio is None:
-            continue
-        if ratio.log_ratio < math.log(HARM) or lower(ratio) < -math.log1p(provable):
-            return TradeOff(
-                settings=study.search.space.settings(cell), guard=name, ratio=ratio,
-                provable=provable, gain=0.0,
-            )  # fmt: skip
-    return None
 
 
 def _plainly_harmful(trial: Trial, trials: list[Trial]) -> bool:
