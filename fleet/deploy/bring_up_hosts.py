@@ -120,7 +120,7 @@ def start_generation_on_hosts(
         )  # fmt: skip
         facts = {host: sight.facts for host, sight in sights.items()}
         work = HostWork(rim=rim, progress=progress, group=replace(group, facts=facts))
-        shared = any(launch.depends_on or launch.role != "server" for launch in made.launches)
+        shared = share_a_model(made.launches)
         away = next((e.host for e in made.launches if e.host not in sights), None)
         if away is not None and (shared or not sights):
             raise silent[away]
@@ -129,6 +129,11 @@ def start_generation_on_hosts(
     if away is not None:
         raise _but(silent[away], sights)
     return ready
+
+
+def share_a_model(launches: Sequence[LaunchConfig]) -> bool:
+    """Whether the launches are parts of one model over several hosts."""
+    return any(launch.depends_on or launch.role != "server" for launch in launches)
 
 
 def take_down_on_hosts(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer, ...]:
@@ -332,35 +337,32 @@ class HostWork:
         """End what was started in this batch and start again what served before."""
         name = made.launches[0].deployment
         touched = sorted({change.host for change in changes})
+        together = share_a_model([change.new for change in changes if change.new is not None])
         restored: list[str] = []
-        for host in touched:
+        for hosts in [touched] if together else [[host] for host in touched]:
             try:
-                restored += self._put_back_host(name, host, changes)
+                restored += self._put_back_hosts(name, hosts, changes)
             except FleetError as again:
-                self.progress(f"{host}: could not be put back: {again}")
+                self.progress(f"{', '.join(hosts)}: could not be put back: {again}")
         if isinstance(error, FleetError):
             told = who_runs_what(done, restored, left)
             error.message += f" ({told})" if told else ""
 
-    def _put_back_host(self, name: str, host: str, changes: Sequence[Change]) -> list[str]:
-        only = self.group.only(host)
-        for server in only.running():
-            if server.deployment == name and server.state != "unknown":
-                only.stop(server)
-        served = [
-            change.old
-            for change in changes
-            if change.host == host and change.old is not None and change.old.state in LIVE
-        ]
+    def _put_back_hosts(
+        self, name: str, hosts: Sequence[str], changes: Sequence[Change]
+    ) -> list[str]:
+        there = [server for host in hosts for server in self.group.only(host).running()]
+        self._end([e for e in there if e.deployment == name and e.state != "unknown"])
         before = [
-            (old.generation, launch)
-            for old in served
-            if (launch := self._launched(old)) is not None
+            (change.old.generation, launch)
+            for change in changes
+            if change.host in hosts and change.old is not None and change.old.state in LIVE
+            if (launch := self._launched(change.old)) is not None
         ]
-        for number, launch in before:
-            self.progress(f"{host}: putting generation {number} back")
-            self.start([launch], number)
-        return [host] if before else []
+        for number in dict.fromkeys(number for number, _ in before):
+            self.progress(f"{', '.join(hosts)}: putting generation {number} back")
+            self.start([launch for old, launch in before if old == number], number)
+        return [launch.host for _, launch in before]
 
 
 def _converge(
@@ -410,7 +412,7 @@ def _recorded_roll_out(
     _record(name, made.number, work.rim, made.launches, options)
     try:
         return work.roll_out(moved, made, batch=_batch(prepared))
-    except FleetError:
+    except (FleetError, KeyboardInterrupt):
         if before is not None:
             write_record(folders, before)
         raise

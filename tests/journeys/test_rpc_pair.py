@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
     from support.net_hosts import Network
 
+CANNOT_START = ["--slot-save-path", "/nonexistent"]
+
 pytestmark = [pytest.mark.ansible, pytest.mark.podman, pytest.mark.llama, pytest.mark.slow]
 
 
@@ -68,6 +70,14 @@ def test_layers_run_on_both_and_a_dead_worker_is_noticed(pair: Town) -> None:
     assert code == 0, told
     assert {each["action"] for each in told["changes"]} == {"replace"}
     assert pair.ask(head)["tokens_predicted"] == 4
+
+    # a version that cannot start: both are put back, the worker before the head
+    pair.write(topology="rpc", settings={"gpu_layers": "all"}, extra_args=CANNOT_START)
+    code, told = pair.fleet("up", NAME, "--yes")
+    assert code == 5
+    assert "previous again on h2, h1" in told["error"]["message"]
+    assert pair.ask(head)["tokens_predicted"] == 4
+
     code, told = pair.fleet("down", NAME, "--yes")
     assert code == 0, told
     assert [pair.containers(host) for host in pair.hosts] == [[], []]
