@@ -22,7 +22,7 @@ from fleet.tune.request_plan import (
     warm_up,
 )
 from fleet.tune.run_figures import Answered, figures_of
-from fleet.tune.run_study import SLACK, Outcome
+from fleet.tune.run_study import Outcome
 from fleet.tune.shared_study import OutOfTime
 from fleet.tune.speculation_kinds import spelled_out
 
@@ -42,6 +42,7 @@ SLOWER_BY = 8.0  # a run that takes so many times the last one's is given up
 FEW, HALF = 2, 0.5  # so many requests all slower than half: more would not make it a winner
 LIKELY = 10  # the first token of the default must be among so many of a candidate
 DEFAULT_RUN_S = 4.0
+LATEST = 0.03  # of the budget beyond its end, when a run is given up: ending it takes time too
 
 _VALUES: Mapping[Metric, str] = {
     "tg": "tg", "pp": "pp", "ttft": "first_per_s", "e2e": "requests_per_s",
@@ -149,6 +150,9 @@ class ServerMeasure:
         began = self.rim.clock.monotonic()
         try:
             figures = self._figures(self._server(settings), settings)
+        except OutOfTime:
+            self._close()
+            raise
         except HostUnreachable:
             self._running = None  # its server is out of reach too
             raise
@@ -269,6 +273,8 @@ class ServerMeasure:
 
     def _ask(self, client: ServerClient, request: PlannedRequest) -> Answered:
         began = self.rim.clock.monotonic()
+        if self.until_s is not None and began > self._last_s():
+            raise OutOfTime
         send = client.chat if request.path == "chat" else client.completion
         found = timings(send(request.body))
         if found is None or found.predicted_n < 1 or found.predicted_ms <= 0:
@@ -286,7 +292,7 @@ class ServerMeasure:
         return max(self._last_s() - self.rim.clock.monotonic(), 0.5)
 
     def _last_s(self) -> float:
-        return (self.until_s or 0.0) + (SLACK - 1) * self.budget_s
+        return (self.until_s or 0.0) + LATEST * self.budget_s
 
     def _since(self, began: float) -> float:
         return self.rim.clock.monotonic() - began
