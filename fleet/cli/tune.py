@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import time
@@ -26,12 +27,11 @@ from fleet.effects.power import PowerMeter
 from fleet.effects.spoken_process import spoken_process
 from fleet.errors import UserError
 from fleet.profiles.kinds import ConversationProfile, WorkloadProfile
-from fleet.report.study_page import pareto_front, study_page, study_rows
-from fleet.report.write_report import write_page
 from fleet.tune.candidate_space import METRICS, Metric
 from fleet.tune.captured_requests import CapturedWorkload
 from fleet.tune.measure_external import parse_command, tune_external
 from fleet.tune.measure_server import shown
+from fleet.tune.pareto_front import pareto_front
 from fleet.tune.power_limit import PowerLimit
 from fleet.tune.quality_limit import QualityLimit
 from fleet.tune.recheck import recheck
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fleet.tune.study_summary import StudySummary, TradeOff
     from fleet.tune.tune_deployment import Tuned
 
+_PAGES = ("fleet.report.study_page", "fleet.report.write_report")
 app = typer.Typer(cls=DefaultCommand, help="Measure and keep the best settings")
 
 
@@ -175,8 +176,10 @@ def report(
     study = read_study(Rim(), name, _metric(metric))
     if html is not None:
         began = time.perf_counter()
-        page = study_page(study.summary, name=name)
-        written = write_page(page, html, rows=study_rows(study.summary), began=began)
+        # pages draw with matplotlib, which comes with an extra: loaded only when asked for
+        pages, writer = (importlib.import_module(module) for module in _PAGES)
+        page, rows = pages.study_page(study.summary, name=name), pages.study_rows(study.summary)
+        written = writer.write_page(page, html, rows=rows, began=began)
         note(f"written: {written.html}")
     if as_json:
         print_json(study.summary.as_json(profile=study.profile))

@@ -9,6 +9,7 @@ from fleet.report.page import Bullets, Page, Section, Table, Text
 from fleet.report.plots import points
 from fleet.report.words import NONE, number, percent
 from fleet.tune.measure_server import shown
+from fleet.tune.pareto_front import pareto_front
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -124,15 +125,6 @@ def _drawings(summary: StudySummary, unit: str) -> list[Figure]:
             )
         )  # fmt: skip
     return made
-
-
-def pareto_front(both: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Return the points that no other one equals or beats in both, from left to right."""
-    front: list[tuple[float, float]] = []
-    for across, up in sorted(set(both), reverse=True):
-        if not front or up > front[-1][1]:
-            front.append((across, up))
-    return front[::-1]
 
 
 def _trials(summary: StudySummary, unit: str) -> Table:

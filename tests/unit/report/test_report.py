@@ -19,8 +19,8 @@ from fleet.errors import OutsideError, UserError
 from fleet.report.conversation_page import conversation_page
 from fleet.report.page import Code, Page, Section, Table, render_html, render_markdown
 from fleet.report.plots import Line, curves, heat_map
-from fleet.report.study_page import pareto_front
 from fleet.report.write_report import read_conversation_run, write_report
+from fleet.tune.pareto_front import pareto_front
 
 
 @pytest.fixture(scope="module")
