@@ -120,7 +120,7 @@ def answer_cases(file: Path) -> None:
 
     Raises `UserError` for the first wrong line once all are answered.
     """
-    if not file.is_file():
+    if not file.exists() or file.is_dir():  # a pipe is as good as a file
         raise UserError("there is no such file of cases", where=str(file), fix="check the path")
     write, dumps = sys.stdout.write, json.dumps
     wrong: list[UserError] = []

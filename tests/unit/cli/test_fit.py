@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -170,3 +171,15 @@ def test_where_no_setting_helps_that_is_said() -> None:
     words = ["kimi-k3", "--on", "dgx-spark-pair", "--quant", "UD-IQ1_M", "--ctx", "8192"]
 
     assert "no setting makes it fit" in CliRunner().invoke(app, words).stdout
+
+
+def test_cases_come_through_a_pipe_too() -> None:
+    reads, writes = os.pipe()
+    os.write(writes, b'{"id": "a", "model": "llama3.1-8b", "flags": {"c": 8192}}\n')
+    os.close(writes)
+
+    result = CliRunner().invoke(app, ["--cases", f"/dev/fd/{reads}"])
+
+    os.close(reads)
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["id"] == "a"
