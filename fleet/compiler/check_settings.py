@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fleet.compiler.complete_settings import names_template
 from fleet.compiler.dialects.llama_cpp_speculation import kinds_of_speculation
 from fleet.compiler.launch_config import Warn
 from fleet.compiler.planned_context import longest_context, padded, planned_slot_context
@@ -51,6 +52,9 @@ def check_settings(
     _check_speculation(settings, model)
     if settings.get("split_mode") == "tensor" and settings.get("flash_attention") == "off":
         raise _wrong("split_mode", "`tensor` needs flash attention", "set `flash_attention: on`")
+    if settings.get("jinja") is True and names_template(settings):
+        message = "a template by name is read only with jinja off"
+        raise _wrong("chat_template", message, "set `jinja: false`, or leave it out")
     _check_cache_ram(settings, memory_limit)
     return tuple(_warnings(settings, model))
 

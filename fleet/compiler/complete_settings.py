@@ -78,7 +78,7 @@ def _for_llama_server(
     slots = int(wanted["parallel"])
     whole = slots if not wanted.get("kv_unified") else 1
     wanted.setdefault("ctx_size", min(DEFAULT_CONTEXT, trained or DEFAULT_CONTEXT) * whole)
-    wanted.setdefault("jinja", True)
+    wanted.setdefault("jinja", not names_template(wanted))
     wanted.setdefault("metrics", True)
     if host.gpus:
         wanted.setdefault("gpu_layers", "all")
@@ -87,6 +87,15 @@ def _for_llama_server(
         _for_ik(wanted)
     else:
         _for_mainline(wanted, build, model)
+
+
+def names_template(settings: Settings) -> bool:
+    """Whether a template of the engine's own is asked for by name, not by its text.
+
+    With jinja on, a name other than `chatml` is taken for the text: each prompt is that word.
+    """
+    template = str(settings.get("chat_template") or "chatml")
+    return template != "chatml" and "{" not in template
 
 
 def _for_ik(wanted: Settings) -> None:

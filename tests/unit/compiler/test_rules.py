@@ -57,6 +57,15 @@ def test_a_context_beyond_training_is_refused() -> None:
     assert launch({"ctx_size": 65536, "parallel": 2}, build="b11549", architecture="gemma3-270m")
 
 
+@pytest.mark.parametrize("build", ["b8672", "b11549"])
+def test_a_template_by_name_is_read_with_jinja_off(build: str) -> None:
+    assert "--no-jinja" in launch({"chat_template": "gemma"}, build=build).argv
+    assert "--jinja" in launch({"chat_template": "{{ messages }}"}, build=build).argv
+    assert "--jinja" in launch({"chat_template": "chatml"}, build=build).argv
+    with pytest.raises(UserError, match="jinja off"):
+        launch({"chat_template": "gemma", "jinja": True}, build=build)
+
+
 def test_a_draft_kind_needs_a_draft() -> None:
     with pytest.raises(UserError, match="draft model"):
         launch({"speculation": "draft-simple"}, build="b11549")
