@@ -35,7 +35,6 @@ GRACE_S = 1.0
 SIGN_IN_S = 15.0  # a cold disk may take seconds to start Python
 LOOK_S = 0.01
 FOLLOW_S = 0.2
-SPIN_ROUNDS = "1000"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,7 +178,7 @@ class _Place:
             self.log.replace(self.log.with_name(f"{self.log.name}.before"))
         self.log.with_name(f"{self.log.name}.1").unlink(missing_ok=True)
         argv = (sys.executable, "-m", MODULE, str(self.order_file))
-        env = {**_waiting(), **dict(launch.env)}
+        env = dict(launch.env)
         return processes.start_detached(argv, log=self.log, env=env, keep_open=[lock])
 
     def wait_for_signature(self, pid: int) -> None:
@@ -247,16 +246,6 @@ class _Place:
                 time.sleep(FOLLOW_S)
         if rest:
             yield rest
-
-
-def _waiting() -> dict[str, str]:
-    """Return how long OpenMP's threads spin before they sleep, unless the user says it.
-
-    Measured with the demo on two cores with five times their work: 1 to 3 tokens a second with
-    libgomp's own 300,000 rounds, 10 to 12 with 1,000.
-    """
-    said = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"} & set(os.environ)
-    return {} if said else {"GOMP_SPINCOUNT": SPIN_ROUNDS}
 
 
 def server_url(launch: LaunchConfig) -> str:
