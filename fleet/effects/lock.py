@@ -56,6 +56,7 @@ def _acquire(lock: int, path: Path, wait_s: float, on_wait: Callable[[str], None
     if _taken(lock):
         return
     if on_wait is not None and wait_s > 0:
+        time.sleep(LOOK_S)  # whoever has just taken it writes its name after that
         on_wait(f"waiting for {owner(path)}")
     until = time.monotonic() + wait_s
     while not _taken(lock):
