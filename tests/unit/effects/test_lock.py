@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fleet.effects.lock import held
 from fleet.errors import LockHeld
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 HOLDER = """
 import sys
