@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -149,9 +150,7 @@ class Network:
         """Take everything away, also when parts of it never came up."""
         for host in self.hosts:
             host.remove()
-        for bridge in (f"ft{self.number}", f"ff{self.number}"):
-            with suppress(Missing):
-                _ip(f"link delete {bridge}")
+        _delete_links(self.number)
         shutil.rmtree(self.folder, ignore_errors=True)
         self.lock.close()
 
@@ -219,9 +218,15 @@ def _clear_leftovers(number: int) -> None:
             namespace=path.name, links=("", ""), key_file=path, known_hosts=path, variables={},
         )  # fmt: skip
         left.remove()
-    for bridge in (f"ft{number}", f"ff{number}"):
-        with suppress(Missing):
-            _ip(f"link delete {bridge}")
+    _delete_links(number)
+
+
+def _delete_links(number: int) -> None:
+    """Delete the bridges and this end of every cable: a namespace takes its own end later."""
+    for name in sorted(entry.name for entry in Path("/sys/class/net").iterdir()):
+        if re.fullmatch(rf"f[tf]{number}(v\d+)?", name):
+            with suppress(Missing):
+                _ip(f"link delete {name}")
 
 
 def _lay_cables(network: Network, count: int) -> None:
@@ -294,10 +299,10 @@ def _boot_script(host: NetHost) -> str:
     return f"""
 mount --make-rprivate /
 hostname {host.name}
-mkdir -p /run/sshd /run/systemd /var/lib/containers /run/containers /run/libpod /run/podman
+mkdir -p /run/sshd /run/systemd /run/netns /var/lib/containers /run/containers /run/libpod /run/podman
 mount --bind {folder}/lib /var/lib/containers
 # also systemd's folder: a host has none, and would otherwise reach this machine's
-for own in /run/containers /run/libpod /run/podman /run/systemd /dev/shm; do
+for own in /run/containers /run/libpod /run/podman /run/systemd /run/netns /dev/shm; do
   mount -t tmpfs tmpfs $own
 done
 mkdir -p /run/fleet-tests/cache
