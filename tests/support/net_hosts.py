@@ -299,10 +299,11 @@ def _boot_script(host: NetHost) -> str:
     return f"""
 mount --make-rprivate /
 hostname {host.name}
-mkdir -p /run/sshd /run/systemd /run/netns /var/lib/containers /run/containers /run/libpod /run/podman
+mkdir -p /run/sshd /var/lib/containers
 mount --bind {folder}/lib /var/lib/containers
 # also systemd's folder: a host has none, and would otherwise reach this machine's
 for own in /run/containers /run/libpod /run/podman /run/systemd /run/netns /dev/shm; do
+  mkdir -p $own
   mount -t tmpfs tmpfs $own
 done
 mkdir -p /run/fleet-tests/cache
