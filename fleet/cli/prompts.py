@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,27 +17,36 @@ from fleet.cli.output import print_json, print_table
 from fleet.deploy.capture import capture_file, capture_state, forget, start_capture, stop_capture
 from fleet.deploy.look import client_of, last_server
 from fleet.deploy.model_files import find_model
+from fleet.deploy.prime import careful_memory
 from fleet.deploy.prime import prime as prime_server
 from fleet.deploy.rim import Rim
 from fleet.deploy.trial_server import trial_server
+from fleet.diagnose.fix_overlay import overlay
 from fleet.diagnose.prompts.analysis import Analysis, analysis_json, analyze
-from fleet.diagnose.prompts.placement import Memory
+from fleet.diagnose.prompts.placement import Memory, memory_of
 from fleet.diagnose.prompts.requests import Request, parse_requests
 from fleet.diagnose.prompts.tokens import Estimate, Tokenizer
-from fleet.effects.files import read_text
+from fleet.effects.files import read_text, write_atomically
 from fleet.effects.installed import embedded_build
 from fleet.errors import FleetError, UserError
 from fleet.facts.architecture_records import model_facts_from_record
+from fleet.facts.known_builds import build_facts
 from fleet.observe.engine_tokenizer import EngineTokenizer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from fleet.deploy.prime import PrimeReport
+    from fleet.facts.build_facts import BuildFacts
     from fleet.facts.model_facts import ModelFacts
     from fleet.profiles.kinds import Deployment, ModelProfile
+    from fleet.profiles.settings_table import SettingScalar
 
 LARGEST_TO_LOAD = 8 << 30  # bytes; a larger model takes too long for a count of tokens
 ONLY_TOKENS = {"ctx_size": 512, "parallel": 1, "warmup": False}
+FixOut = Annotated[
+    str | None, typer.Option("--fix-out", metavar="FILE", help="Write the choice as settings")
+]
 
 app = typer.Typer()
 prompts = typer.Typer(no_args_is_help=True, help="Find what breaks a shared prefix; prime it")
@@ -58,6 +67,7 @@ def analyze_(
         float | None, typer.Option("--pp", help="Prompt tokens a second, for the gain in seconds")
     ] = None,
     show_text: Annotated[bool, typer.Option("--show-text", help="Show prompt text")] = False,
+    fix_out: FixOut = None,
     profiles: Profiles = None,
     as_json: Json = False,
 ) -> None:
@@ -65,8 +75,12 @@ def analyze_(
     requests = _requests(source)
     name = on or model or (None if Path(source).exists() else source)
     with ExitStack() as running:
-        tokenizer, memory = _engine(name, profiles or [], running)
-        found = analyze(requests, tokenizer, memory, pp_tps=pp_tps)
+        reader = _reader(name, profiles or [], running)
+        found = analyze(
+            requests, reader.tokenizer, reader.memory, build=reader.build, pp_tps=pp_tps
+        )
+    if fix_out is not None:
+        _write_fix(fix_out, found.choice.settings, found.choice.variant)
     if as_json:
         print_json(analysis_json(found, show_text=show_text))
     else:
@@ -74,26 +88,40 @@ def analyze_(
 
 
 @prompts.command()
-def prime(name: Name, profiles: Profiles = None, as_json: Json = False) -> None:
+def prime(
+    name: Name, fix_out: FixOut = None, profiles: Profiles = None, as_json: Json = False
+) -> None:
     """Send the deployment's shared prefix to every slot, and prove by a probe that it helps."""
-    deployment = load_deployment(name, profiles=profiles or [])
-    if deployment.shared_prefix is None:
-        fix = "give the deployment a `shared_prefix:`"
-        raise UserError("this deployment names no shared prefix", where=name, fix=fix)
-    rim = Rim()
-    _, server = last_server(name, rim)
-    slot_files = "slot_save_path" in deployment.settings
-    report = prime_server(
-        deployment.shared_prefix, client_of(server, rim), read_text=read_text, slot_files=slot_files
-    )
-    answer = {**asdict(report), "reused": report.reused}
+    report = _prime(load_deployment(name, profiles=profiles or []))
+    if fix_out is not None:
+        _write_fix(fix_out, report.settings, report.choice)
     if as_json:
-        print_json(answer)
+        print_json({**asdict(report), "choice": report.choice, "reused": report.reused})
     else:
         sys.stdout.write(
             f"{report.outcome}: {report.reused} of {report.prefix_tokens} tokens reused "
             f"(before: {report.before}); {report.why}\n"
         )
+
+
+def _prime(deployment: Deployment) -> PrimeReport:
+    if deployment.shared_prefix is None:
+        fix = "give the deployment a `shared_prefix:`"
+        message = "this deployment names no shared prefix"
+        raise UserError(message, where=deployment.name, fix=fix)
+    rim = Rim()
+    _, server = last_server(deployment.name, rim)
+    settings = dict(server.settings)
+    memory = careful_memory(settings, _facts(deployment.model, rim), _build(deployment))
+    return prime_server(
+        deployment.shared_prefix, client_of(server, rim), read_text=read_text, memory=memory,
+        slot_files=bool(settings.get("slot_save_path")),
+    )  # fmt: skip
+
+
+def _write_fix(path: str, settings: Mapping[str, SettingScalar], choice: str) -> None:
+    rows = {name: (value, choice) for name, value in settings.items()}
+    write_atomically(Path(path), overlay(rows, f"the choice for these prompts is `{choice}`"))
 
 
 @prompts.command()
@@ -150,21 +178,38 @@ def _file(path: Path) -> tuple[Request, ...]:
     return parse_requests(path.read_bytes().decode(errors="replace"), str(path))
 
 
-def _engine(
-    name: str | None, profiles: Sequence[str], running: ExitStack
-) -> tuple[Tokenizer, Memory]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reader:
+    """Who reads the requests: its tokenizer, how it resumes, and its build."""
+
+    tokenizer: Tokenizer
+    memory: Memory
+    build: BuildFacts | None = None
+
+
+def _reader(name: str | None, profiles: Sequence[str], running: ExitStack) -> Reader:
     """Return the best tokenizer at hand, and how the engine resumes."""
     if name is None:
-        return Estimate(), Memory()
+        return Reader(tokenizer=Estimate(), memory=Memory())
     rim = Rim()
     deployment = load_deployment(name, profiles=profiles)
-    memory = _memory(deployment, rim)
+    settings = {key: setting.value for key, setting in deployment.settings.items()}
+    facts, build = _facts(deployment.model, rim), _build(deployment)
     with suppress(FleetError):
         _, server = last_server(name, rim)
         client = client_of(server, rim)
         if server.state == "running" and client.health() == "ready":
-            return EngineTokenizer(client=client), memory
-    return _embedded_tokenizer(deployment, rim, running) or Estimate(), memory
+            memory = memory_of(dict(server.settings), facts, build)
+            return Reader(tokenizer=EngineTokenizer(client=client), memory=memory, build=build)
+    tokenizer = _embedded_tokenizer(deployment, rim, running) or Estimate()
+    return Reader(tokenizer=tokenizer, memory=memory_of(settings, facts, build), build=build)
+
+
+def _build(deployment: Deployment) -> BuildFacts:
+    """Return what the deployment's build accepts, from the shipped table."""
+    engine = deployment.engine
+    number = embedded_build() if engine.engine == "embedded" else None
+    return build_facts(engine.engine, number or engine.build)
 
 
 def _embedded_tokenizer(
@@ -184,28 +229,24 @@ def _embedded_tokenizer(
     return None
 
 
-def _memory(deployment: Deployment, rim: Rim) -> Memory:
-    settings = {name: setting.value for name, setting in deployment.settings.items()}
-    engine = deployment.engine.engine
-    facts = _facts(deployment.model, rim)
-    return Memory(
-        engine="llama.cpp" if engine == "embedded" else engine,
-        window=facts.n_swa if facts else 0,
-        recurrent=bool(facts and (facts.is_recurrent or facts.is_hybrid)),
-        ubatch=int(settings.get("ubatch_size") or 512),
-        slots=int(settings.get("parallel") or 4),
-        unified=bool(settings.get("kv_unified", "parallel" not in settings)),
-        full_window=settings.get("swa_full") is True,
-        spacing=int(settings.get("checkpoint_interval") or 8192),
-    )
-
-
 def _facts(model: ModelProfile, rim: Rim) -> ModelFacts | None:
     """Return the model's shape from its file, else from its record, else None."""
     disk = find_model(model, rim)
     if disk is not None:
         return disk.facts
     return model_facts_from_record(model.architecture) if model.architecture else None
+
+
+def _choice(found: Analysis) -> str:
+    """Say what to do, what it brings, and how it is said to this engine."""
+    choice = found.choice
+    words = [f"{choice.variant}: {choice.change}", f"{choice.reusable_tokens:g} tokens reused"]
+    if choice.settings:
+        said = ", ".join(f"{key}: {str(value).lower()}" for key, value in choice.settings.items())
+        words.append(f"`{' '.join(choice.options)}`" if choice.options else said)
+    if choice.slot_files:
+        words.append("`slot_save_path:` keeps it over a restart")
+    return "; ".join(words)
 
 
 def _print(found: Analysis, *, show_text: bool) -> None:
@@ -215,6 +256,7 @@ def _print(found: Analysis, *, show_text: bool) -> None:
         f"{found.common_prefix_tokens} in common\n"
     )
     print_table(("variant", "reusable tokens>"), list(found.reusable.items()))
+    sys.stdout.write(f"choice: {_choice(found)}\n")
     if found.breaks:
         rows = [(row.at_token, row.where, row.kind, f"{row.share:.0%}") for row in found.breaks]
         print_table(("at token>", "where", "what breaks it", "share>"), rows)

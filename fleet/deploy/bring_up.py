@@ -25,7 +25,7 @@ from fleet.deploy.generations import (
 )
 from fleet.deploy.plan_changes import plan_changes
 from fleet.deploy.prepare import prepare
-from fleet.deploy.prime import has_slot_files, prime, tail_of
+from fleet.deploy.prime import has_slot_files, memory_of_launch, prime
 from fleet.effects.files import read_text
 from fleet.effects.lock import held
 from fleet.effects.machine import listener, port_taken
@@ -366,13 +366,13 @@ def _prime(prepared: Prepared, work: Work) -> tuple[PrimeReport, ...]:
         work.client(launch, server.asked_at or "")
         for launch, server in zip(prepared.launches, servers, strict=False)
     )
-    tail = tail_of(prepared)
+    memory = memory_of_launch(prepared)
     return tuple(
         prime(
             prefix,
             client,
             read_text=read_text,
-            tail_tokens=tail,
+            memory=memory,
             look_before=False,
             slot_files=has_slot_files(prepared),
         )

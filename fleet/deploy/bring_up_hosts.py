@@ -22,8 +22,9 @@ from fleet.deploy.generations import (
     write_record,
 )
 from fleet.deploy.plan_changes import LIVE, Change, plan_changes
+from fleet.deploy.prepare import check_draft
 from fleet.deploy.prepare_hosts import look_at_all, prepare_hosts, wanted_hosts
-from fleet.deploy.prime import prime, proof_tail
+from fleet.deploy.prime import careful_memory, prime
 from fleet.deploy.rollout import batches, rehearsal_of, start_order, who_runs_what
 from fleet.deploy.ssh_hosts import remember_targets, remembered_targets, target_of
 from fleet.effects.files import read_text
@@ -305,7 +306,7 @@ class HostWork:
             report = prime(
                 prefix, client, read_text=read_text, look_before=False,
                 slot_files=bool(settings.get("slot_save_path")),
-                tail_tokens=proof_tail(settings, window=0, recurrent=True),
+                memory=careful_memory(settings, None, None),
             )  # fmt: skip
             self.primed.append(report)
         return ready
@@ -460,7 +461,8 @@ def _check_fit(prepared: PreparedHosts, changes: Sequence[Change]) -> None:
     moved = [change.new for change in changes if change.new and change.action != "keep"]
     if prepared.facts is not None:
         facts = {name: sight.facts for name, sight in prepared.sights.items()}
-        check_fit_on_hosts(moved, prepared.facts, facts)
+        check_draft(prepared.here.get("draft_model"), prepared.facts)
+        check_fit_on_hosts(moved, prepared.facts, facts, prepared.here)
 
 
 def _refuse_unless_whole(prepared: PreparedHosts) -> None:

@@ -10,7 +10,7 @@ from fleet.deploy.check_memory import memory_checks
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import current_generation
 from fleet.deploy.look import Seen, client_of, look
-from fleet.deploy.prime import has_slot_files, keep_primed, tail_of
+from fleet.deploy.prime import has_slot_files, keep_primed, memory_of_launch
 from fleet.deploy.start_failure import classify
 from fleet.effects.files import read_text
 from fleet.effects.http import NoAnswer
@@ -132,7 +132,7 @@ def _prefix(
     try:
         report = keep_primed(
             prefix, client_of(seen.server, rim), read_text=read_text,
-            slot_files=has_slot_files(prepared), tail_tokens=tail_of(prepared),
+            slot_files=has_slot_files(prepared), memory=memory_of_launch(prepared),
         )  # fmt: skip
     except OutsideError as error:
         return Check(name=name, ok=False, message=str(error), fix=f"`fleet logs {launch.server}`")

@@ -5,41 +5,45 @@
 | slot files were restored and are reused   | nothing more: `restored`                         |
 | a second request reuses the prefix anyway | nothing: `not-needed` (only with `look_before`)  |
 | else                                      | send the prefix to each slot and probe: `primed` |
-| nothing is reused even of the same prompt | `cannot-help`: the cache is off or cannot rewind |
+| (almost) nothing is reused afterwards     | `cannot-help`: why, and which setting would      |
 
 The prefix is sent alone because a request that *is* the prefix leaves a context checkpoint
 at its very end, and that one survives requests that differ after it.
 
 The proof is as short as it can be: a tail just longer than a ubatch pushes the prefix out of
 the window, then a request of another ending has to come back to the prefix's end. That is
-shown on one slot; the others are asked whether they hold the prefix.
+shown on one slot; the others are asked whether they hold the prefix. Slots of one unified
+pool are not asked by number: an idle one is moved to the prompt cache in RAM when another
+works, and the server finds it there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
-from itertools import takewhile
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from fleet.diagnose.prompts.placement import Memory, memory_of
+from fleet.diagnose.prompts.tokens import common
+from fleet.diagnose.prompts.variants import SLACK_SHARE, SLACK_TOKENS
 from fleet.errors import OutsideError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from fleet.deploy.prepare import Prepared
+    from fleet.facts.build_facts import BuildFacts
+    from fleet.facts.model_facts import ModelFacts
     from fleet.profiles.kinds import SharedPrefix
+    from fleet.profiles.settings_table import SettingScalar
 
 Outcome = Literal["primed", "restored", "not-needed", "cannot-help"]
-ENOUGH = 0.99  # of the shared tokens
-# a checkpoint lies up to five tokens before the end, and a template's words lie between: of
-# a short prefix that is more than one in a hundred
-SLACK_TOKENS = 20  # what opens a message is shared by all and lies after the checkpoint
-TAIL_TOKENS = 600  # longer than the default ubatch: a shorter tail reuses by luck
 ANY_SLOT = -1
 SHORT_TAIL = 8  # tokens; what a request adds that only asks how much is reused
-DEFAULT_UBATCH = 512
+CHOSEN: Mapping[Outcome, str] = {
+    "primed": "primed", "restored": "slot file", "not-needed": "default", "cannot-help": "none",
+}  # fmt: skip
 WORDS = ("north", "river", "amber", "seven", "window", "quiet", "stone", "market")
 
 
@@ -83,12 +87,12 @@ class SlotReuse:
     def enough(self) -> bool:
         """Whether (almost) all of the shared part was reused."""
         lost = self.possible - self.reused
-        return self.reused > 0 and lost <= max(SLACK_TOKENS, (1 - ENOUGH) * self.possible)
+        return self.reused > 0 and lost <= max(SLACK_TOKENS, SLACK_SHARE * self.possible)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrimeReport:
-    """What was done, what it brought, and why."""
+    """What was done, what it brought, and why; `settings` are what would help instead."""
 
     outcome: Outcome
     prefix_tokens: int
@@ -96,6 +100,14 @@ class PrimeReport:
     why: str
     before: int = 0  # tokens that the second request reused before anything was done
     saved: bool = False  # slot files were written
+    settings: Mapping[str, SettingScalar] = field(default_factory=dict)
+
+    @property
+    def choice(self) -> str:
+        """The remedy that was chosen, in the words of `fleet prompts analyze`."""
+        if self.outcome == "cannot-help" and self.settings:
+            return "split" if "kv_unified" in self.settings else next(iter(self.settings))
+        return CHOSEN[self.outcome]
 
     @property
     def reused(self) -> int:
@@ -108,45 +120,50 @@ def prime(
     server: PromptServer,
     *,
     read_text: Callable[[str], str],
+    memory: Memory,
     slot_files: bool = False,
-    tail_tokens: int = TAIL_TOKENS,
     look_before: bool = True,
 ) -> PrimeReport:
     """Prime `server` with `prefix` where that helps, and prove it by differing requests.
 
-    `read_text` reads `prefix.file`. `slot_files` says that the server has a folder for
-    slot files (`--slot-save-path`): they are tried first and written afterwards.
-    `look_before` measures what is reused without priming, which reads two whole prompts;
-    without it a fresh server is primed at once.
+    `read_text` reads `prefix.file`; `memory` is how the launch resumes. `slot_files` says
+    that the server has a folder for slot files (`--slot-save-path`): they are tried first
+    and written afterwards. `look_before` measures what is reused without priming, which
+    reads two whole prompts; without it a fresh server is primed at once.
     Raises `OutsideError` when the server stops answering, `UserError` for an empty prefix.
     """
     messages = shared_messages(prefix, read_text)
     tokens = shared_tokens(messages, prefix.file is not None, server)
     if not tokens:
         raise UserError("the shared prefix is empty", where="shared_prefix", fix="give it text")
-    count = _slot_count(server)
-    names = [_slot_file(tokens, slot) for slot in range(count)]
+    if wrong := _not_in_front(messages, tokens, server):
+        return PrimeReport(
+            outcome="cannot-help", prefix_tokens=len(tokens), slots=(), why=wrong
+        )  # fmt: skip
+    asked = _slots_to_ask(server, memory)
+    tail_tokens = proof_tail(memory)
+    names = [_slot_file(tokens, slot) for slot in asked]
+    slot_files = slot_files and ANY_SLOT not in asked
     if slot_files and _restore(server, names):
-        held = _proof(server, count, tokens, tail_tokens)
+        held = _proof(server, asked, tokens, tail_tokens)
         if all(slot.enough for slot in held):
             return _enough("restored", held)
     before = 0
     if look_before:
-        first = _first_probe(server, messages, prefix, tokens, tail_tokens)
-        if first.enough:
-            return _enough("not-needed", (first,))
-        before = first.reused
-    after = _prime_slots(server, count, tokens, tail_tokens)
+        first, second = _look(server, messages, prefix, tokens, tail_tokens)
+        if second.enough:
+            why = _WHY_HELD if first.enough else _WHY_ENOUGH["not-needed"]
+            return replace(_enough("not-needed", (second,)), why=why)
+        before = second.reused
+    for slot in asked:
+        _ask(server, slot, tokens)
+    after = _proof(server, asked, tokens, tail_tokens)
     good = all(slot.enough for slot in after)
-    saved = good and slot_files and _save(server, names)
-    return PrimeReport(
-        outcome="primed" if good else "cannot-help",
-        prefix_tokens=len(tokens),
-        slots=after,
-        why=_WHY_PRIMED if good else _why_not(server, tokens, after, count),
-        before=before,
-        saved=saved,
-    )
+    done = PrimeReport(
+        outcome="primed", prefix_tokens=len(tokens), slots=after, why=_WHY_PRIMED, before=before,
+        saved=good and slot_files and _save(server, names),
+    )  # fmt: skip
+    return done if good else _cannot_help(done, server, tokens, memory)
 
 
 def keep_primed(
@@ -154,8 +171,8 @@ def keep_primed(
     server: PromptServer,
     *,
     read_text: Callable[[str], str],
+    memory: Memory,
     slot_files: bool = False,
-    tail_tokens: int = TAIL_TOKENS,
 ) -> PrimeReport:
     """Look with one short request what is reused of the prefix; prime again when that fell.
 
@@ -166,28 +183,29 @@ def keep_primed(
     if now.enough:
         return _enough("not-needed", (now,))
     again = prime(
-        prefix, server, read_text=read_text, slot_files=slot_files, tail_tokens=tail_tokens,
+        prefix, server, read_text=read_text, memory=memory, slot_files=slot_files,
         look_before=False,
     )  # fmt: skip
     return replace(again, before=now.reused)
 
 
-def proof_tail(settings: Mapping[str, object], *, window: int, recurrent: bool) -> int:
-    """Return how long a tail must be to prove priming, in tokens.
-
-    A cache without a window (`window` 0 or `swa_full`) goes back to any token.
-    """
-    if not recurrent and (not window or settings.get("swa_full") is True):
-        return SHORT_TAIL
-    return int(str(settings.get("ubatch_size") or DEFAULT_UBATCH)) + SHORT_TAIL
+def proof_tail(memory: Memory) -> int:
+    """Return how long a tail must be to prove priming, in tokens."""
+    return SHORT_TAIL + (0 if memory.rewinds else memory.ubatch)
 
 
-def tail_of(prepared: Prepared) -> int:
-    """Return how long a tail proves priming on this model and launch, in tokens."""
+def careful_memory(
+    settings: Mapping[str, SettingScalar], facts: ModelFacts | None, build: BuildFacts | None
+) -> Memory:
+    """Return how a launch resumes; an unknown model as if it could not go back by itself."""
+    memory = memory_of(settings, facts, build)
+    return memory if facts else replace(memory, recurrent=True)
+
+
+def memory_of_launch(prepared: Prepared) -> Memory:
+    """Return how the first server of a compiled deployment resumes."""
     facts = prepared.model.facts if prepared.model else None
-    settings = dict(prepared.launches[0].settings)
-    recurrent = facts is None or facts.is_recurrent or facts.is_hybrid
-    return proof_tail(settings, window=facts.n_swa if facts else 0, recurrent=recurrent)
+    return careful_memory(dict(prepared.launches[0].settings), facts, prepared.build)
 
 
 def has_slot_files(prepared: Prepared) -> bool:
@@ -203,19 +221,22 @@ def _enough(outcome: Outcome, slots: tuple[SlotReuse, ...]) -> PrimeReport:
     )  # fmt: skip
 
 
-def _slot_count(server: PromptServer) -> int:
-    """Return the number of slots; one where the server does not tell."""
+def _slots_to_ask(server: PromptServer, memory: Memory) -> tuple[int, ...]:
+    """Return the slots to prime by number; the server chooses where they share one pool."""
+    if memory.unified and memory.slots > 1:
+        return (ANY_SLOT,)
     try:
-        return max(1, len(server.slots()))
+        return tuple(range(max(1, len(server.slots()))))
     except OutsideError:
-        return 1
+        return (0,)
 
 
 _WHY_ENOUGH: Mapping[Outcome, str] = {
-    "not-needed": "a second request reuses the shared part by itself: it ends where this build "
-    "makes a checkpoint, or the model can rewind to any token",
+    "not-needed": "priming is not needed here: a second request reuses the shared part by itself "
+    "(it ends where this build makes a checkpoint, or the cache goes back to any token)",
     "restored": "the saved slots were restored and reuse the shared part",
 }
+_WHY_HELD = "the shared part is reused already: it was primed, or requests left it there"
 _WHY_PRIMED = "the prefix was sent to each slot; requests that differ after it now reuse it"
 
 
@@ -239,8 +260,22 @@ def shared_tokens(
     """
     prompts = (_prompt(messages, raw, server, tail) for tail in ("Alpha one", "72 zeta"))
     first, second = (server.tokenize(prompt) for prompt in prompts)
-    same = takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False))
-    return tuple(pair[0] for pair in same)
+    return tuple(common(first, second))
+
+
+def _not_in_front(
+    messages: Sequence[Mapping[str, str]], tokens: Sequence[int], server: PromptServer
+) -> str:
+    """Say so when the prompt that a template makes does not begin with the shared text."""
+    text = "\n".join(message["content"] for message in messages)
+    wanted = len(server.tokenize(text))
+    if len(tokens) >= (1 - SLACK_SHARE) * wanted - SLACK_TOKENS:
+        return ""
+    return (
+        f"only {len(tokens)} tokens stand in front of what differs, the shared text has {wanted}: "
+        "the chat template leaves it out or puts something else first; correct `chat_template`, "
+        "or move what changes behind the shared text"
+    )
 
 
 def _prompt(
@@ -264,15 +299,15 @@ def _tail(seed: int, words: int) -> str:
     return " ".join(WORDS[(seed * 5 + k * (seed + 3)) % len(WORDS)] for k in range(words))
 
 
-def _first_probe(
+def _look(
     server: PromptServer,
     messages: Sequence[Mapping[str, str]],
     prefix: SharedPrefix,
     tokens: Sequence[int],
     tail_tokens: int,
-) -> SlotReuse:
-    """Send two requests as clients do, each with an ending of its own; look at the second."""
-    cached = 0
+) -> tuple[SlotReuse, SlotReuse]:
+    """Send two requests as clients do, each with an ending of its own."""
+    found = []
     for seed in (1, 2):
         tail = f"{seed} {_tail(seed, tail_tokens)}"
         if prefix.file is not None:
@@ -280,31 +315,27 @@ def _first_probe(
             answer = server.completion(body | {"cache_prompt": True})
         else:
             answer = server.chat({"messages": _with_tail(messages, tail), "max_tokens": 1})
-        cached = _cached(answer)
-    return SlotReuse(slot=0, reused=min(cached, len(tokens)), possible=len(tokens))
-
-
-def _prime_slots(
-    server: PromptServer, count: int, tokens: Sequence[int], tail_tokens: int
-) -> tuple[SlotReuse, ...]:
-    """Send the prefix alone to each slot, and prove that it helps."""
-    for slot in range(count):
-        _ask(server, slot, tokens)
-    return _proof(server, count, tokens, tail_tokens)
+        found.append(_reuse(0, _cached(answer), tokens))
+    return found[0], found[1]
 
 
 def _proof(
-    server: PromptServer, count: int, tokens: Sequence[int], tail_tokens: int
+    server: PromptServer, slots: Sequence[int], tokens: Sequence[int], tail_tokens: int
 ) -> tuple[SlotReuse, ...]:
     """Push the prefix out of the first slot's window and come back; look at the others."""
-    _ask(server, 0, [*tokens, *_tail_tokens(server, 3, tail_tokens)])
-    return tuple(_held(server, slot, tokens, seed=4) for slot in range(count))
+    _ask(server, slots[0], [*tokens, *_tail_tokens(server, 3, tail_tokens)])
+    return tuple(_held(server, slot, tokens, seed=4) for slot in slots)
+
+
+def _reuse(slot: int, cached: int, tokens: Sequence[int]) -> SlotReuse:
+    return SlotReuse(slot=slot, reused=min(cached, len(tokens)), possible=len(tokens))
 
 
 def _held(server: PromptServer, slot: int, tokens: Sequence[int], *, seed: int) -> SlotReuse:
     """Ask with a short ending of its own what `slot` holds of the prefix."""
-    cached = _ask(server, slot, [*tokens, *_tail_tokens(server, seed, SHORT_TAIL)])
-    return SlotReuse(slot=slot, reused=min(cached, len(tokens)), possible=len(tokens))
+    return _reuse(
+        slot, _ask(server, slot, [*tokens, *_tail_tokens(server, seed, SHORT_TAIL)]), tokens
+    )
 
 
 def _tail_tokens(server: PromptServer, seed: int, count: int) -> list[int]:
@@ -317,18 +348,26 @@ def _ask(server: PromptServer, slot: int, tokens: Sequence[int]) -> int:
     return _cached(server.completion(body))
 
 
-def _why_not(
-    server: PromptServer, tokens: Sequence[int], after: Sequence[SlotReuse], count: int
-) -> str:
-    _ask(server, 0, tokens)
-    if _ask(server, 0, tokens) == 0:
-        return "the server reuses nothing, not even of the same prompt: its prompt cache is off"
-    if count > 1 and any(slot.enough for slot in after):
-        return "some slots lost the prefix again: their idle cache was moved or cleared"
-    return (
-        "this model or build cannot rewind to the end of the prefix (recurrent state without "
-        "rollback, or no checkpoint kept there)"
-    )
+def _cannot_help(
+    report: PrimeReport, server: PromptServer, tokens: Sequence[int], memory: Memory
+) -> PrimeReport:
+    """Say why priming did not help, and which setting would."""
+    _ask(server, report.slots[0].slot, tokens)
+    if _ask(server, report.slots[0].slot, tokens) == 0:
+        why = "the server reuses nothing, not even of the same prompt: its prompt cache is off"
+        settings: dict[str, SettingScalar] = {"cache_prompt": True}
+    elif any(slot.enough for slot in report.slots):
+        why = "some slots lost the prefix again: their idle cache was moved or cleared"
+        settings = {"kv_unified": False}
+    elif memory.window and not memory.full_window:
+        why = "this build keeps no checkpoint at the end of the prefix"
+        settings = {"swa_full": True}
+    else:
+        why = "this model's state cannot go back to the end of the prefix on this build; update it"
+        settings = {}
+    said = ", ".join(f"`{name}: {str(value).lower()}`" for name, value in settings.items())
+    why += f"; {said} would help" if said else ""
+    return replace(report, outcome="cannot-help", why=why, settings=settings)
 
 
 def _cached(answer: Mapping[str, Any]) -> int:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from fleet.profiles.settings_table import SETTINGS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from fleet.diagnose.finding import Finding
+    from fleet.profiles.settings_table import SettingScalar
 
 
 def fix_settings(findings: Iterable[Finding]) -> dict[str, tuple[str | int | bool, str]]:
@@ -25,19 +26,19 @@ def fix_settings(findings: Iterable[Finding]) -> dict[str, tuple[str | int | boo
 
 
 def fix_overlay(findings: Iterable[Finding], source: str) -> str:
+    """Return YAML: a `settings:` map for a deployment, each line with its finding."""
+    return overlay(fix_settings(findings), f"what `fleet diagnose {source}` would change")
+
+
+def overlay(settings: Mapping[str, tuple[SettingScalar, str]], what: str) -> str:
     """Return YAML: a `settings:` map for a deployment, each line with its reason."""
     lines = [
-        f"# what `fleet diagnose {source}` would change; try it, measure, keep what helps.",
+        f"# {what}; try it, measure, keep what helps.",
         "# Put it into a deployment file, or pass the lines one by one with `--set`.",
     ]
-    rows = [
-        f"  {name}: {_yaml(value)}  # {code}"
-        for name, (value, code) in fix_settings(findings).items()
-    ]
+    rows = [f"  {name}: {_yaml(value)}  # {why}" for name, (value, why) in settings.items()]
     return "\n".join([*lines, "settings:" if rows else "settings: {}", *rows]) + "\n"
 
 
-def _yaml(value: str | int | bool) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+def _yaml(value: SettingScalar) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -10,7 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 
-from prefix_variants import LAUNCHES, run, words
+from prefix_variants import LAUNCHES, Size, run, words
 
 from fleet.effects.http import Http
 from fleet.effects.machine import free_port
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytest.importorskip("xllamacpp", reason="pip install 'fleet[demo]'")
 pytestmark = pytest.mark.llama
-PREFIX, TAIL, REQUESTS = 120, 110, 4  # words; the model's tokens are letters
+SIZE = Size(prefix=120, tail=110, requests=4, others=4)  # words; the model's tokens are letters
 NAMED = {launch.name: launch for launch in LAUNCHES}
 
 
@@ -35,14 +35,14 @@ def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_engine_reuses_what_the_rule_predicts(
     name: str, tiny_models: Mapping[str, Path]
 ) -> None:
-    row = run(NAMED[name], tiny_models["gemma3"], PREFIX, TAIL, REQUESTS)
+    row = run(NAMED[name], tiny_models["gemma3"], SIZE)
 
     assert abs(row["reused"] - row["predicted"]) <= 0.02 * row["shared"]
 
 
 def test_priming_makes_the_whole_prefix_reusable(tiny_models: Mapping[str, Path]) -> None:
-    before = run(NAMED["default"], tiny_models["gemma3"], PREFIX, TAIL, REQUESTS)
-    after = run(NAMED["primed"], tiny_models["gemma3"], PREFIX, TAIL, REQUESTS)
+    before = run(NAMED["default"], tiny_models["gemma3"], SIZE)
+    after = run(NAMED["primed"], tiny_models["gemma3"], SIZE)
 
     assert before["reused"] == 0
     assert after["reused"] >= 0.99 * after["shared"]
@@ -52,7 +52,7 @@ def test_priming_makes_the_whole_prefix_reusable(tiny_models: Mapping[str, Path]
 def test_priming_says_when_a_message_start_does_it_already(
     tiny_models: Mapping[str, Path],
 ) -> None:
-    row = run(NAMED["chat, primed"], tiny_models["gemma3"], PREFIX, TAIL, REQUESTS)
+    row = run(NAMED["chat, primed"], tiny_models["gemma3"], SIZE)
 
     assert row["prime"] == "not-needed"
 
@@ -77,7 +77,7 @@ def test_the_prefix_survives_a_restart_and_check_keeps_it(
     tiny_models: Mapping[str, Path], home: Path, tmp_path: Path
 ) -> None:
     text, slots = tmp_path / "prefix.txt", tmp_path / "slots"
-    text.write_text(words(PREFIX, 1) + " ")
+    text.write_text(words(SIZE.prefix, 1) + " ")
     slots.mkdir()
     folder = home / "config" / "fleet" / "profiles"
     folder.mkdir(parents=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
@@ -13,20 +13,26 @@ from fleet.diagnose.prompts.breaks import Break, find_breaks
 from fleet.diagnose.prompts.placement import Memory, after_first, reused
 from fleet.diagnose.prompts.said_twice import said_twice
 from fleet.diagnose.prompts.tokens import Prompt, Tokenizer, common_length, make_prompt
+from fleet.diagnose.prompts.variants import (
+    INTERVAL_SETTING,
+    VLLM_INTERVAL,
+    Choice,
+    Variant,
+    choose,
+    spelled,
+    variants_of,
+)
 from fleet.errors import UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fleet.diagnose.prompts.requests import Request
+    from fleet.facts.build_facts import BuildFacts
 
-INTERVALS: Mapping[str, tuple[int, ...]] = {
-    "llama.cpp": (256, 1024, 2048), "ik_llama.cpp": (256, 512, 1024, 2048),
-    "vllm": (512, 1024, 2048, 4096),
-}  # fmt: skip
 INTERVAL_NAMES: Mapping[str, str] = {
     "llama.cpp": "--checkpoint-min-step", "ik_llama.cpp": "--ctx-checkpoints-interval",
-    "vllm": "--prefix-cache-retention-interval",
+    "vllm": VLLM_INTERVAL,
 }  # fmt: skip
 WORTH = 1.02  # a change that brings less is not advised
 
@@ -62,7 +68,8 @@ class Analysis:
     reusable: Mapping[str, float]
     breaks: tuple[BreakSeen, ...]
     repeated: tuple[tuple[str, str, int, str], ...]  # kind, where, tokens, text
-    advice: tuple[Advice, ...]
+    choice: Choice
+    advice: tuple[Advice, ...]  # the choice first
     interval: tuple[str, int] | None
 
 
@@ -71,11 +78,13 @@ def analyze(
     tokenizer: Tokenizer,
     memory: Memory,
     *,
+    build: BuildFacts | None = None,
     pp_tps: float | None = None,
 ) -> Analysis:
     """Analyze requests in the order in which they were sent.
 
-    `pp_tps` turns tokens into seconds. Raises `UserError` without requests.
+    `build` is the engine's, whose names settings get; `pp_tps` turns tokens into seconds.
+    Raises `UserError` without requests.
     """
     if not requests:
         fix = "capture some: `fleet prompts capture NAME on`"
@@ -83,19 +92,24 @@ def analyze(
     prompts = [make_prompt(request, tokenizer) for request in requests]
     shared = shared_length(prompts)
     better = [make_prompt(request, tokenizer) for request in reordered(requests)]
-    reusable = _variants(prompts, better, memory, shared)
+    groups = _groups(prompts)
+    tail = max(len(prompt.tokens) for prompt in prompts) - shared
+    variants = variants_of(memory, tail=tail, groups=len(groups))
+    reusable = _reusable(prompts, better, variants)
+    choice = choose(variants, reusable, build)
     mean = sum(len(prompt.tokens) for prompt in prompts) / len(prompts)
     return Analysis(
         requests=len(requests),
         tokenizer=tokenizer.name,
         prompt_tokens=round(mean, 2),
         common_prefix_tokens=shared,
-        groups=_groups(prompts),
+        groups=groups,
         reusable=reusable,
         breaks=_breaks(prompts),
         repeated=_repeated(requests, tokenizer),
-        advice=_advice(reusable, memory, pp_tps),
-        interval=_interval(memory, shared),
+        choice=choice,
+        advice=_advice(variants, reusable, choice, pp_tps),
+        interval=_interval(memory, shared, build),
     )
 
 
@@ -113,23 +127,15 @@ def _groups(prompts: Sequence[Prompt]) -> dict[str, int]:
     return {name: shared_length(some) for name, some in members.items() if name and len(some) > 1}
 
 
-def _variants(
-    prompts: Sequence[Prompt], better: Sequence[Prompt], memory: Memory, shared: int
+def _reusable(
+    prompts: Sequence[Prompt], better: Sequence[Prompt], variants: Sequence[Variant]
 ) -> dict[str, float]:
-    """Return the reusable tokens of each launch and order; one rule decides them all."""
-    found = {"default": after_first(reused(prompts, memory))}
-    found["primed"] = after_first(reused(prompts, memory, primed=shared))
-    if memory.engine != "vllm" and memory.window:
-        found["swa_full"] = after_first(reused(prompts, replace(memory, full_window=True)))
-        unified = replace(memory, slots=max(4, memory.slots), unified=True)
-        found["unified"] = after_first(reused(prompts, unified))
-    if memory.window or memory.recurrent:
-        for step in INTERVALS[memory.engine]:
-            stepped = replace(memory, spacing=step, interval=step)
-            found[f"interval={step}"] = after_first(reused(prompts, stepped))
-    again = shared_length(better)
-    found["reordered"] = after_first(reused(better, memory))
-    found["reordered+primed"] = after_first(reused(better, memory, primed=again))
+    """Return the reusable tokens of each variant; one rule decides them all."""
+    found = {}
+    for variant in variants:
+        asked = better if variant.reordered else prompts
+        primed = shared_length(asked) if variant.primed else 0
+        found[variant.name] = after_first(reused(asked, variant.memory, primed=primed))
     return found
 
 
@@ -168,42 +174,36 @@ def _repeated(
     )
 
 
-CHANGES: Mapping[str, str] = {
-    "primed": "prime the shared prefix (`fleet prompts prime NAME`, `shared_prefix:`)",
-    "swa_full": "keep the full window (`swa_full: true`), for memory and some speed",
-    "unified": "four slots with one unified cache (`parallel: 4`, `kv_unified: true`)",
-    "reordered": "put what all requests share first and what one has last",
-    "reordered+primed": "put what all share first, and prime it",
-}
-
-
 def _advice(
-    reusable: Mapping[str, float], memory: Memory, pp_tps: float | None
+    variants: Sequence[Variant],
+    reusable: Mapping[str, float],
+    choice: Choice,
+    pp_tps: float | None,
 ) -> tuple[Advice, ...]:
-    """Return the changes that bring more than nothing, the best first."""
+    """Return the changes that bring more than nothing: the choice, then the best first."""
     now = reusable["default"]
     rows = [
+        (variant.name == choice.variant, reusable[variant.name], variant)
+        for variant in variants
+        if variant.name != "default" and reusable[variant.name] > max(now * WORTH, now + 1)
+    ]
+    return tuple(
         Advice(
-            change=CHANGES.get(name) or _interval_change(name, memory),
+            change=variant.change,
             reusable_tokens_after=tokens,
             saved_s=round((tokens - now) / pp_tps, 3) if pp_tps else None,
         )
-        for name, tokens in reusable.items()
-        if name != "default" and tokens > max(now * WORTH, now + 1)
-    ]
-    return tuple(sorted(rows, key=lambda row: -row.reusable_tokens_after))
+        for _, tokens, variant in sorted(rows, key=lambda row: row[:2], reverse=True)
+    )
 
 
-def _interval_change(name: str, memory: Memory) -> str:
-    return f"{INTERVAL_NAMES[memory.engine]} {name.partition('=')[2]} (`checkpoint_interval`)"
-
-
-def _interval(memory: Memory, shared: int) -> tuple[str, int] | None:
+def _interval(memory: Memory, shared: int, build: BuildFacts | None) -> tuple[str, int] | None:
     """Return the option and value that fit the shared prefix: half of it, a power of two."""
     if not (memory.window or memory.recurrent) or memory.rewinds or shared < 2:  # noqa: PLR2004
         return None
-    value = 1 << ((shared // 2).bit_length() - 1)
-    return INTERVAL_NAMES[memory.engine], max(64, value)
+    value = max(64, 1 << ((shared // 2).bit_length() - 1))
+    words = spelled({INTERVAL_SETTING[memory.engine]: value}, build)
+    return words[0] if words else INTERVAL_NAMES[memory.engine], value
 
 
 def analysis_json(found: Analysis, *, show_text: bool) -> dict[str, Any]:
@@ -227,6 +227,15 @@ def analysis_json(found: Analysis, *, show_text: bool) -> dict[str, Any]:
         "interval": {"option": found.interval[0], "value": found.interval[1]}
         if found.interval
         else None,
+        "choice": {
+            "variant": found.choice.variant,
+            "change": found.choice.change,
+            "settings": dict(found.choice.settings),
+            "options": list(found.choice.options),
+            "restart": found.choice.restart,
+            "reusable_tokens": found.choice.reusable_tokens,
+            "slot_files": found.choice.slot_files,
+        },
         "advice": [
             {
                 "change": row.change,

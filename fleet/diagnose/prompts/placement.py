@@ -11,19 +11,22 @@ interval.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fleet.diagnose.prompts.tokens import common_length
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fleet.diagnose.prompts.tokens import Prompt
+    from fleet.facts.build_facts import BuildFacts
+    from fleet.facts.model_facts import ModelFacts
 
 Engine = Literal["llama.cpp", "ik_llama.cpp", "vllm"]
 END = 4  # tokens before the end of a prompt where the last checkpoint lies
 PAD = 256
 RING = 32
+_INTERVAL = "checkpoint_interval"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,6 +41,8 @@ class Memory:
     unified: bool = False
     full_window: bool = False
     spacing: int = 8192
+    checkpoints: bool = True  # the build makes them
+    similarity: float = 0.1  # share of a prompt that makes it take the slot that has it
     block: int = 16  # vLLM
     interval: int | None = None  # ik_llama.cpp, vLLM
 
@@ -47,10 +52,40 @@ class Memory:
         return not self.recurrent and (not self.window or self.full_window)
 
     @property
+    def slot_files(self) -> bool:
+        """Whether a slot's file holds its checkpoints (a recurrent state's are left out)."""
+        return self.engine == "llama.cpp" and self.checkpoints and not self.recurrent
+
+    @property
     def live_cells(self) -> int:
         """Cells of the window cache: pad(window x sequences + ubatch, 256)."""
         sequences = self.slots if self.unified else 1
         return -(-(self.window * sequences + self.ubatch) // PAD) * PAD
+
+
+def memory_of(
+    settings: Mapping[str, Any], facts: ModelFacts | None, build: BuildFacts | None
+) -> Memory:
+    """Return how a launch resumes; what `settings` leave out is as fleet launches it.
+
+    A model without `facts` is taken for one that keeps every token.
+    """
+    engine = build.engine if build else "llama.cpp"
+    interval = settings.get("prefix_retention_interval" if engine == "vllm" else _INTERVAL)
+    return Memory(
+        engine="llama.cpp" if engine == "embedded" else engine,
+        window=facts.n_swa if facts else 0,
+        recurrent=bool(facts and (facts.is_recurrent or facts.is_hybrid)),
+        ubatch=int(settings.get("ubatch_size") or 512),
+        slots=int(settings.get("parallel") or 1),
+        unified=settings.get("kv_unified") is True,
+        full_window=settings.get("swa_full") is True,
+        spacing=int(interval or 8192),
+        checkpoints=engine != "llama.cpp" or not build or "--swa-checkpoints" in build,
+        similarity=float(settings.get("slot_prompt_similarity", 0.1)),
+        block=int(settings.get("block_size") or 16),
+        interval=int(interval) if interval and engine in {"ik_llama.cpp", "vllm"} else None,
+    )
 
 
 @dataclass(slots=True)
@@ -91,7 +126,7 @@ class SlotModel:
 
     def _made(self, tokens: Sequence[int], user_starts: Sequence[int], past: int) -> list[int]:
         memory, end = self.memory, len(tokens)
-        if memory.rewinds or memory.engine == "vllm":
+        if memory.rewinds or not memory.checkpoints or memory.engine == "vllm":
             return []
         if memory.engine == "ik_llama.cpp":
             step = memory.interval or 512
@@ -115,18 +150,30 @@ def _vllm(memory: Memory, same: int, *, whole: bool) -> int:
 
 
 def reused(prompts: Sequence[Prompt], memory: Memory, *, primed: int = 0) -> list[int]:
-    """Return the tokens that each request in turn reuses of one slot.
+    """Return the tokens that each request in turn reuses of the slot that the server chooses.
 
-    `primed` tokens of the first prompt were sent alone before, and again is where the
-    first request resumes.
+    `primed` tokens of the first prompt were sent alone to every slot before, and again is
+    where the first request resumes. Slots of one unified pool are taken for one.
     """
-    slot = SlotModel(memory=memory)
+    if primed and memory.engine == "vllm" and (memory.window or memory.recurrent):
+        memory = replace(memory, interval=primed // memory.block * memory.block or None)
+    slots = [SlotModel(memory=memory) for _ in range(1 if memory.unified else memory.slots)]
     if primed and prompts:
-        slot.take(prompts[0].tokens[:primed])
-        if memory.engine == "vllm" and (memory.window or memory.recurrent):
-            memory = replace(memory, interval=primed // memory.block * memory.block or None)
-            slot.memory = memory
-    return [slot.take(prompt.tokens, prompt.user_starts) for prompt in prompts]
+        for slot in slots:
+            slot.take(prompts[0].tokens[:primed])
+    counts = []
+    for prompt in prompts:
+        slot = _chosen(slots, prompt.tokens)
+        slots = [*(other for other in slots if other is not slot), slot]  # the oldest first
+        counts.append(slot.take(prompt.tokens, prompt.user_starts))
+    return counts
+
+
+def _chosen(slots: Sequence[SlotModel], tokens: Sequence[int]) -> SlotModel:
+    """Return the slot that has most of `tokens`, else the one that was used longest ago."""
+    best = max(slots, key=lambda slot: common_length(slot.held, tokens))
+    likeness = common_length(best.held, tokens) / max(1, len(tokens))
+    return best if likeness > best.memory.similarity else slots[0]
 
 
 def after_first(counts: Sequence[int]) -> float:

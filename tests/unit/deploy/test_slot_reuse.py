@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from fleet.deploy.prime import SlotReuse, proof_tail
+from fleet.diagnose.prompts.placement import Memory
 
 pytestmark = pytest.mark.pure
 
@@ -24,16 +25,16 @@ def test_a_few_tokens_before_the_end_are_enough(reused: int, possible: int, enou
 
 
 @pytest.mark.parametrize(
-    ("settings", "window", "recurrent", "longest"),
+    ("memory", "longest"),
     [
-        ({}, 0, False, 8),  # goes back to any token
-        ({"swa_full": True}, 512, False, 8),
-        ({}, 512, False, 520),
-        ({"ubatch_size": 2048}, 512, False, 2056),
-        ({"swa_full": True}, 0, True, 520),
+        (Memory(), 8),  # goes back to any token
+        (Memory(window=512, full_window=True), 8),
+        (Memory(window=512), 520),
+        (Memory(window=512, ubatch=2048), 2056),
+        (Memory(recurrent=True, full_window=True), 520),
     ],
 )
 def test_a_proof_is_longer_than_a_ubatch_only_where_the_cache_forgets(
-    settings: dict[str, object], window: int, recurrent: bool, longest: int
+    memory: Memory, longest: int
 ) -> None:
-    assert proof_tail(settings, window=window, recurrent=recurrent) == longest
+    assert proof_tail(memory) == longest

@@ -1,0 +1,191 @@
+"""What can be done about a shared prefix, cheapest first, and which one of it to do.
+
+| variant     | costs                                                              |
+|-------------|--------------------------------------------------------------------|
+| default     | nothing                                                            |
+| primed      | reading the prefix once after each start; no restart               |
+| interval=N  | a restart; more or fewer checkpoints                               |
+| split       | a restart; the context is divided among the slots                  |
+| ubatch=N    | a restart; larger compute buffers                                  |
+| unified     | a restart; a window cache for four                                 |
+| swa_full    | a restart; every token's cells in every layer, and slower attention|
+| reordered   | a change of the application                                        |
+
+The first that lets (almost) as much be reused as the best is chosen; another order only where
+it brings more than anything else does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from fleet.compiler.dialects import ik_llama_cpp, llama_cpp_words
+from fleet.compiler.dialects.spelling import Spelled, say
+from fleet.errors import CannotExpress
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from fleet.diagnose.prompts.placement import Memory
+    from fleet.facts.build_facts import BuildFacts
+
+SLACK_TOKENS = 20  # what opens a message, and the tokens between a checkpoint and the end
+SLACK_SHARE = 0.01
+ORDER_WORTH = 1.05  # another order is asked for when it brings more than this
+INTERVALS: Mapping[str, tuple[int, ...]] = {
+    "llama.cpp": (2048, 1024, 256), "ik_llama.cpp": (2048, 1024, 512, 256),
+    "vllm": (4096, 2048, 1024, 512),
+}  # fmt: skip
+UBATCHES = (1024, 2048)  # up to the default batch
+INTERVAL_SETTING: Mapping[str, str] = {
+    "llama.cpp": "checkpoint_interval", "ik_llama.cpp": "checkpoint_interval",
+    "vllm": "prefix_retention_interval",
+}  # fmt: skip
+VLLM_INTERVAL = "--prefix-cache-retention-interval"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Variant:
+    """One remedy: how the engine would resume, what to set for it, and what people read."""
+
+    name: str
+    change: str
+    memory: Memory
+    settings: Mapping[str, int | bool] = field(default_factory=dict)
+    primed: bool = False
+    reordered: bool = False
+    possible: bool = True  # fleet can do it, or a setting does
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """The one remedy for these requests on this launch.
+
+    `options` is how the build at hand spells `settings`; `slot_files` says that
+    `slot_save_path` keeps what was primed over a restart.
+    """
+
+    variant: str
+    change: str
+    settings: Mapping[str, int | bool]
+    options: tuple[str, ...]
+    reusable_tokens: float
+    slot_files: bool
+
+    @property
+    def restart(self) -> bool:
+        """Whether the server has to be started anew for it."""
+        return bool(self.settings)
+
+
+def variants_of(memory: Memory, *, tail: int, groups: int) -> tuple[Variant, ...]:
+    """Return what could be done, the cheapest first.
+
+    `tail` is the longest part of a request that is its own, in tokens; `groups` how many
+    conversations there are.
+    """
+    return tuple(chain(_as_ordered(memory, tail, groups), _other_order(memory)))
+
+
+def _as_ordered(memory: Memory, tail: int, groups: int) -> Iterator[Variant]:
+    ours = memory.engine == "llama.cpp"
+    yield Variant(name="default", change="nothing: it is reused as it is", memory=memory)
+    yield Variant(
+        name="primed", memory=memory, primed=True, possible=memory.engine != "vllm",
+        change="prime the shared prefix (`fleet prompts prime NAME`, `shared_prefix:`)",
+    )  # fmt: skip
+    if memory.rewinds and groups < 2:  # noqa: PLR2004 - it goes back to any token
+        return
+    if not memory.rewinds:
+        for step in INTERVALS[memory.engine]:
+            name = INTERVAL_SETTING[memory.engine]
+            yield Variant(
+                name=f"interval={step}", change=f"set `{name}: {step}`", settings={name: step},
+                memory=replace(memory, spacing=step, interval=step),
+            )  # fmt: skip
+    if memory.engine == "vllm":
+        return
+    slots = max(2, min(8, groups))
+    yield Variant(
+        name="split", change=f"a slot for each of {slots} conversations, each with its own cache",
+        memory=replace(memory, slots=slots, unified=False),
+        settings={"parallel": slots, "kv_unified": False},
+    )  # fmt: skip
+    if not memory.window or memory.full_window:
+        return
+    if ours and (larger := next((n for n in UBATCHES if n > max(tail, memory.ubatch)), 0)):
+        yield Variant(
+            name=f"ubatch={larger}", memory=replace(memory, ubatch=larger),
+            change=f"batches longer than the tail (`ubatch_size: {larger}`)",
+            settings={"ubatch_size": larger},
+        )  # fmt: skip
+    if ours:
+        slots = max(4, memory.slots)
+        yield Variant(
+            name="unified", memory=replace(memory, slots=slots, unified=True),
+            change=f"{slots} slots with one unified cache",
+            settings={"parallel": slots, "kv_unified": True},
+        )  # fmt: skip
+    yield Variant(
+        name="swa_full", change="keep the full window (`swa_full: true`), for memory and speed",
+        memory=replace(memory, full_window=True), settings={"swa_full": True},
+    )  # fmt: skip
+
+
+def _other_order(memory: Memory) -> Iterator[Variant]:
+    yield Variant(
+        name="reordered", reordered=True, memory=memory,
+        change="put what all requests share first and what one has last",
+    )  # fmt: skip
+    yield Variant(
+        name="reordered+primed", reordered=True, primed=True, memory=memory,
+        possible=memory.engine != "vllm", change="put what all share first, and prime it",
+    )  # fmt: skip
+    if memory.window and not memory.rewinds and memory.engine != "vllm":
+        yield Variant(
+            name="reordered+swa_full", reordered=True, settings={"swa_full": True},
+            memory=replace(memory, full_window=True),
+            change="put what all share first, and keep the full window (`swa_full: true`)",
+        )  # fmt: skip
+
+
+def choose(
+    variants: Sequence[Variant], reusable: Mapping[str, float], build: BuildFacts | None
+) -> Choice:
+    """Return the cheapest of the variants that let almost as much be reused as the best."""
+    possible = [one for one in variants if one.possible]
+    now = [one for one in possible if not one.reordered]
+    best_now = max(reusable[one.name] for one in now)
+    best = max(reusable[one.name] for one in possible)
+    if best <= max(best_now * ORDER_WORTH, best_now + SLACK_TOKENS):
+        possible, best = now, best_now
+    slack = max(SLACK_TOKENS, SLACK_SHARE * best)
+    chosen = next(one for one in possible if reusable[one.name] >= best - slack)
+    return Choice(
+        variant=chosen.name,
+        change=chosen.change,
+        settings=chosen.settings,
+        options=spelled(chosen.settings, build),
+        reusable_tokens=reusable[chosen.name],
+        slot_files=chosen.primed and chosen.memory.slot_files,
+    )
+
+
+def spelled(settings: Mapping[str, int | bool], build: BuildFacts | None) -> tuple[str, ...]:
+    """Return `settings` as options of `build`; empty where it has no word, or is unknown."""
+    if build is None:
+        return ()
+    if build.engine == "vllm":
+        value = settings.get(INTERVAL_SETTING["vllm"])
+        return (VLLM_INTERVAL, str(value)) if value and VLLM_INTERVAL in build else ()
+    ik = build.engine == "ik_llama.cpp"
+    words = ik_llama_cpp.WORDS if ik else llama_cpp_words.WORDS
+    spoken = Spelled()
+    try:
+        for name, value in settings.items():
+            say(spoken, build, name, words[name], value)
+    except CannotExpress:
+        return ()
+    return tuple(spoken.argv)
