@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import subprocess
 import sys
@@ -134,9 +135,12 @@ def command_ratios(rounds: int = COMMAND_ROUNDS) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         bare = Path(folder) / "bare.py"
         bare.write_text(BARE)
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
 
         def run(*words: str) -> Callable[[], object]:
-            return lambda: subprocess.run([sys.executable, *words], capture_output=True, check=True)
+            return lambda: subprocess.run(
+                [sys.executable, *words], env=environment, capture_output=True, check=True
+            )
 
         found = medians(
             {

@@ -51,7 +51,7 @@ def launch(tiny_models: Mapping[str, Path]) -> LaunchConfig:
 
 
 class TestEmbeddedHost(ServerHostContract):
-    stop_bar_s = 2.0
+    stop_bar_s = 6.0
 
     @pytest.fixture
     def host(self, folders: Folders) -> ServerHost:

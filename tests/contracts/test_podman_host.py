@@ -68,7 +68,7 @@ def launch(engine_image: str, tiny_models: Mapping[str, Path]) -> LaunchConfig:
 
 
 class TestPodmanHost(ServerHostContract):
-    stop_bar_s = 3.0
+    stop_bar_s = 6.0
 
     @pytest.fixture
     def host(self, host: PodmanHost) -> PodmanHost:
