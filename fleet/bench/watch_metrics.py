@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fleet.bench.results_folder import ResultsFolder
     from fleet.bench.window_figures import Window
     from fleet.effects.clock import Clock
-    from fleet.effects.http import Http
+    from fleet.effects.http import Answer, Http
 
 FILE = "snapshots.jsonl"
 INTERVAL_S = 10.0
@@ -85,7 +85,13 @@ def _scrape(url: str, headers: Mapping[str, str], http: Http, clock: Clock, begi
     if not answer.ok:
         fix = "llama-server needs `metrics: true`; an API key may be missing"
         raise OutsideError(f"HTTP {answer.status}", where=answer.url, fix=fix)
-    return Scrape(at_s=at, metrics=parse_metrics(answer.text))
+    return Scrape(at_s=at, metrics=parse_metrics(answer.text, started=_started(answer)))
+
+
+def _started(answer: Answer) -> float | None:
+    """Return llama-server's start from its header: microseconds of the machine's uptime."""
+    said = answer.headers.get("process-start-time-unix", "")
+    return int(said) / 1e6 if said.isdecimal() else None
 
 
 def _as_json(scrape: Scrape) -> dict[str, Any]:

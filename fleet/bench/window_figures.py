@@ -1,8 +1,9 @@
 """What a server did in a window of time, from scrapes of its `/metrics`.
 
-A counter that fell means that the server was started again: what it counts since then is
-added, what it counted between the last scrape and its end is lost, and that is said. Each
-time is a mean over its own observations; times of different populations are never added.
+Another start time, or where the server tells none a counter that fell, means that it was
+started again: what it counts since then is added, what it counted between the last scrape
+and its end is lost, and that is said. Each time is a mean over its own observations; times
+of different populations are never added.
 """
 
 from __future__ import annotations
@@ -85,7 +86,11 @@ def window_figures(scrapes: Sequence[Scrape]) -> Window | None:
     delta = _Increase(tuple(metrics for _, metrics in seen))
     make = {"vllm": _vllm_window, "llama.cpp": _llama_window}[engine]
     restarts = delta.restarts
-    lost = (f"{restarts} restarts: what was counted after the last scrape before is lost",)
+    notes = []
+    if restarts:
+        notes.append(f"restarts: {restarts}; what was counted after the last look before is lost")
+    if any(metrics.started is None for _, metrics in seen):
+        notes.append("the server tells no start time: a restart is seen only where a counter fell")
     return make(
         delta,
         _Shape(
@@ -94,7 +99,7 @@ def window_figures(scrapes: Sequence[Scrape]) -> Window | None:
             down=len(scrapes) - len(seen),
             restarts=restarts,
             blocks=_blocks(seen),
-            notes=lost if restarts else (),
+            notes=tuple(notes),
         ),
     )
 
@@ -149,7 +154,7 @@ def _grown(before: float, after: float, *, again: bool) -> float:
 def _restarted(before: Metrics, after: Metrics) -> bool:
     """Whether the server started anew: another start time, or a counter that fell."""
     if before.started is not None and after.started is not None:
-        return after.started > before.started + 1
+        return abs(after.started - before.started) > 1  # an uptime falls with the machine
     counters = [name for name in before.values if name.endswith("_total")]
     fell = any(after.values.get(name, 0.0) < before.values[name] for name in counters)
     return fell or any(

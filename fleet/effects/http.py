@@ -10,7 +10,7 @@ import http.client
 import json
 import ssl
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -31,11 +31,12 @@ class NoAnswer(OutsideError):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answer:
-    """An HTTP answer, whatever its status."""
+    """An HTTP answer, whatever its status; the names of `headers` are in lower case."""
 
     url: str
     status: int
     text: str
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -117,7 +118,8 @@ class Http:
         body: object = None,
     ) -> Answer:
         with _asked(method, url, headers=headers, timeout_s=timeout_s, body=body) as answer:
-            return Answer(url=url, status=answer.status, text=_text(answer))
+            named = {name.lower(): value for name, value in answer.getheaders()}
+            return Answer(url=url, status=answer.status, text=_text(answer), headers=named)
 
 
 def connect(url: str, *, timeout_s: float | None) -> http.client.HTTPConnection:

@@ -29,7 +29,8 @@ class Histogram:
 class Metrics:
     """One scrape. Samples that differ in labels only are added up.
 
-    `started` is the server's start in seconds since the epoch, where it says so.
+    `started` is the server's start in seconds on its own clock, where it says so: another
+    value is another process.
     """
 
     engine: MetricsEngine
@@ -38,8 +39,11 @@ class Metrics:
     started: float | None = None
 
 
-def parse_metrics(text: str) -> Metrics:
-    """Read an exposition. Raises `OutsideError` for text of another kind."""
+def parse_metrics(text: str, *, started: float | None = None) -> Metrics:
+    """Read an exposition; `started` is what the answer's header says of the server's start.
+
+    Raises `OutsideError` for text of another kind.
+    """
     values: dict[str, float] = {}
     buckets: dict[str, dict[float, float]] = {}
     try:
@@ -62,8 +66,12 @@ def parse_metrics(text: str) -> Metrics:
         )
         for name, counts in buckets.items()
     }
-    started = values.get("process_start_time_seconds")
-    return Metrics(engine=engine, values=values, histograms=histograms, started=started)
+    return Metrics(
+        engine=engine,
+        values=values,
+        histograms=histograms,
+        started=values.get("process_start_time_seconds", started),
+    )
 
 
 def _engine(values: Mapping[str, float]) -> MetricsEngine:

@@ -28,6 +28,7 @@ class Behaviour:
     build: str = "b1-x"
     status: int = 200
     metrics: list[str] = field(default_factory=list)
+    born: list[int] = field(default_factory=list)  # the start that goes with each of them
     requests: list[dict[str, Any]] = field(default_factory=list)
     alive: bool = True
     mortal: bool = False
@@ -51,12 +52,15 @@ class _Handler(BaseHTTPRequestHandler):
             "/slots": json.dumps([{"id": 0}]),
             "/metrics": self.behaviour.metrics[0] if self.behaviour.metrics else "",
         }
+        born = self.behaviour.born[:1]
         if self.path == "/metrics" and len(self.behaviour.metrics) > 1:
             self.behaviour.metrics.pop(0)
+            self.behaviour.born[:1] = []
         if not answers[self.path]:
             self.send_error(503)
             return
-        self._say(answers[self.path].encode())
+        told = {"Process-Start-Time-Unix": str(born[0])} if born else {}
+        self._say(answers[self.path].encode(), headers=told)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -94,8 +98,10 @@ class _Handler(BaseHTTPRequestHandler):
         text = "".join(f"data: {json.dumps(event)}\n\n" for event in [*events, last])
         self._say(f"{text}data: [DONE]\n\n".encode())
 
-    def _say(self, body: bytes, status: int = 200) -> None:
+    def _say(self, body: bytes, status: int = 200, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)

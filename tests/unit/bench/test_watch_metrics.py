@@ -44,8 +44,10 @@ def text(new: int, made: int) -> str:
     )
 
 
-def watch(path: Path, metrics: list[str], window_s: float = 60.0) -> Window:
-    with served(Behaviour(metrics=metrics)) as url:
+def watch(
+    path: Path, metrics: list[str], window_s: float = 60.0, born: tuple[int, ...] = ()
+) -> Window:
+    with served(Behaviour(metrics=metrics, born=list(born))) as url:
         return watch_window(
             url, headers={}, window_s=window_s, folder=ResultsFolder(path=path), http=Http(),
             clock=FastClock(), tell=print,
@@ -60,6 +62,23 @@ def test_a_restart_in_the_middle_is_counted_and_down_times_are_waited_out(tmp_pa
     assert found.prompt_tokens == 2 * (200 + 40)
     assert found.generated_tokens == 20 + 4
     assert read_window(ResultsFolder(path=tmp_path)) == found
+
+
+def test_a_restart_whose_counters_overtake_within_one_look_is_seen(tmp_path: Path) -> None:
+    scrapes = [text(100, 10), text(100, 10), text(150, 15), text(400, 40)]
+
+    found = watch(tmp_path, scrapes, born=(7_000_000, 7_000_000, 7_000_000, 99_000_000))
+
+    assert found.restarts == 1
+    assert found.generated_tokens == 5 + 40
+    assert not any("no start time" in note for note in found.notes)
+
+
+def test_says_when_a_restart_could_pass_unseen(tmp_path: Path) -> None:
+    found = watch(tmp_path, [text(100, 10), text(150, 15), text(400, 40)])
+
+    assert found.restarts == 0
+    assert any("no start time" in note for note in found.notes)
 
 
 def test_says_at_once_that_nothing_answers(tmp_path: Path) -> None:

@@ -85,6 +85,14 @@ def test_a_counter_that_fell_is_a_restart_and_counts_on() -> None:
     assert any("restarts" in note for note in found.notes)
 
 
+def test_another_start_time_is_a_restart_whatever_the_counters_say() -> None:
+    born = "process_start_time_seconds {}\n"
+
+    found = watched([born.format(s) + vllm(n) for s, n in ((5, 10), (5, 40), (90, 60))])
+
+    assert (found.restarts, found.requests) == (1, 30 + 60)
+
+
 def test_two_answers_are_needed() -> None:
     assert window_figures([llama(1, 1, 1, 1, 1), Scrape(at_s=1.0, metrics=None)]) is None
 
