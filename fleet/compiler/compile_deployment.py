@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fleet.compiler.check_settings import check_settings
 from fleet.compiler.complete_settings import complete_settings
 from fleet.compiler.cpu_placement import CpuPlacement, place_cpus
-from fleet.compiler.devices import container_devices, rpc_devices
+from fleet.compiler.devices import container_devices, rpc_devices, rpc_warnings
 from fleet.compiler.dialects import embedded, ik_llama_cpp, llama_cpp, vllm
 from fleet.compiler.dialects.spelling import Settings, Spelled, Wish
 from fleet.compiler.host_from_hardware import host_from_hardware
@@ -17,6 +17,7 @@ from fleet.compiler.launch_config import Health, LaunchConfig, Mount, Network, S
 from fleet.compiler.model_files import (
     DRAFT_TARGET,
     MODELS_TARGET,
+    WRITTEN,
     Seen,
     draft_path_on_host,
     model_path_on_host,
@@ -62,6 +63,7 @@ class _Case:
     runtime: RuntimeName
     models_dir: str
     model_path: str
+    workers: tuple[HostFacts, ...]  # of the head of an RPC pair
 
     @property
     def contained(self) -> bool:
@@ -105,17 +107,26 @@ def compile_deployment(
     if deployment.models_dir and not path.startswith(("/", "~")):
         path = f"{deployment.models_dir}/{path}"
     runtime = runtime_of(deployment)
+
+    def facts_of(host: str) -> HostFacts:
+        return hosts.get(host) or host_from_hardware(deployment.hardware, host)
+
     return tuple(
         _compile_one(
             _Case(
                 deployment=deployment,
                 placed=placed,
-                host=hosts.get(placed.host) or host_from_hardware(deployment.hardware, placed.host),
+                host=facts_of(placed.host),
                 model=facts,
                 build=build,
                 runtime=runtime,
                 models_dir=folder,
                 model_path=path,
+                workers=tuple(
+                    facts_of(worker.name)
+                    for worker in placed.workers
+                    if deployment.topology == "rpc"
+                ),
             )
         )
         for placed in place_servers(deployment)
@@ -188,6 +199,9 @@ def _compile_one(case: _Case) -> LaunchConfig:
             allow_dangerous=case.deployment.allow_dangerous,
         )
     )  # fmt: skip
+    if case.workers:
+        settings |= rpc_devices(settings, case.host, case.model, case.workers)
+        warnings += rpc_warnings(settings, case.model)
     if not case.host.probed and case.deployment.hardware.cores is None:
         message = f"`{case.deployment.hardware.name}` names no cores; probe the host"
         warnings.append(Warn(code="host-unknown", message=message))
@@ -235,11 +249,8 @@ def _is_ik(case: _Case) -> bool:
 def _wish(case: _Case, settings: Settings, model: Seen) -> Wish:
     deployment, host = case.deployment, case.host
     workers = case.placed.workers if deployment.topology == "rpc" else ()
-    said = dict(settings)
-    if workers:
-        said.update(rpc_devices(settings, host, case.model, len(workers)))
     return Wish(
-        settings=said,
+        settings=settings,
         build=case.build,
         model=case.model,
         model_path=model.path,
@@ -301,8 +312,7 @@ def _files_inside(settings: Settings, *, contained: bool) -> tuple[Settings, tup
                 if number
                 else (f"{base}/{path.rpartition('/')[2]}")
             )
-            written = name in {"slot_save_path", "lookup_cache_dynamic"}
-            mounts.append(Mount(source=path, target=target, read_only=not written))
+            mounts.append(Mount(source=path, target=target, read_only=name not in WRITTEN))
             seen.append(target)
         inside[name] = ",".join(seen)
     return inside, tuple(mounts)

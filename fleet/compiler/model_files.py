@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 MODELS_TARGET = "/models"
 DRAFT_TARGET = "/draft"
+WRITTEN = frozenset({"slot_save_path", "lookup_cache_dynamic"})  # paths that the server writes to
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -129,8 +129,11 @@ class HostGroup:
 
     def stop_all(self, servers: Sequence[RunningServer]) -> None:
         """End servers, one a host at once. Raises the first host's error."""
-        variables = {each.host: self._removal(each) for each in servers}
-        for outcome in self._play("remove", variables).values():
+        self.play("remove", {each.host: self._removal(each) for each in servers})
+
+    def play(self, playbook: str, variables: Mapping[str, Mapping[str, Any]]) -> None:
+        """Run a shipped playbook on the hosts of `variables`. Raises the first host's error."""
+        for outcome in self._play(playbook, variables).values():
             if outcome.error is not None:
                 raise outcome.error
 

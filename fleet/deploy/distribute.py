@@ -1,27 +1,26 @@
-"""Bring model and image to all hosts that lack them: at once, and each file the short way."""
+"""Bring files and image to all hosts that lack them: at once, and each file the short way."""
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fleet.deploy.bring_files import bring_files, copies_of, missing_on
 from fleet.deploy.copy_between_hosts import lent
 from fleet.deploy.distribute_image import bring_image, image_missing
-from fleet.deploy.distribute_model import bring_model, copies_of, missing_on
 from fleet.effects.ssh import on_each
-from fleet.errors import FleetError, OutsideError
+from fleet.errors import OutsideError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.ansible_host import HostGroup
+    from fleet.deploy.bring_files import FileCopy
     from fleet.deploy.bring_up import Progress
     from fleet.deploy.copy_between_hosts import Loan
-    from fleet.deploy.look_at_host import HostSight
     from fleet.deploy.prepare_hosts import PreparedHosts
     from fleet.deploy.rim import Rim
-    from fleet.profiles.kinds import Deployment
 
 
 def distribute(
@@ -34,42 +33,92 @@ def distribute(
 ) -> None:
     """Give every host of `launches` what it needs, whole and checked.
 
-    Of hosts with a fabric one gets the model from here and lends it to the others. Raises
+    Of hosts with a fabric one gets the files from here and lends them to the others. Raises
     the first host's error after all have ended.
     """
-    model = prepared.model
-    copies = copies_of(model.files, rim=rim, progress=progress) if model else ()
-    fabric = {host.name: host.fabric_address for host in prepared.deployment.hosts}
+    work = _Distribution(
+        prepared=prepared, group=group, rim=rim, progress=progress,
+        copies=copies_of(prepared.files, rim=rim, progress=progress),
+    )  # fmt: skip
+    readers = [host for host, launch in launches.items() if launch.model_path]
+    for host in readers:
+        work.check_own_files(host)
+    images = {host: launch.image for host, launch in launches.items() if launch.image}
+    work.at_once(images, lambda host: work.bring_image(host, images[host]))
+    work.bring_files(readers)
+    if prepared.deployment.engine.engine == "vllm" and not work.copies:
+        work.fetch_folder(
+            {host: images.get(host, "") for host in readers if not prepared.sights[host].whole}
+        )
 
-    def bring(host: str, loan: Loan | None = None) -> None:
-        sight, launch, commands = prepared.sights[host], launches[host], group.commands(host)
-        if prepared.deployment.engine.engine == "vllm" and not sight.filled:
-            raise _no_folder(prepared.deployment, sight)
-        if launch.model_path and missing_on(sight, copies):
-            bring_model(commands, sight, copies, progress=progress, loan=loan)
-        if launch.image and image_missing(sight, launch.image):
-            bring_image(commands, sight, launch.image, rim=rim, progress=progress)
 
-    lacking = [
-        host
-        for host, launch in launches.items()
-        if fabric.get(host) and launch.model_path and missing_on(prepared.sights[host], copies)
-    ]
-    having = [
-        name
-        for name, sight in prepared.sights.items()
-        if copies and fabric.get(name) and not missing_on(sight, copies)
-    ]
-    lender, borrowers = split(having, lacking)
-    first = [host for host in launches if host not in borrowers]
-    _raise_first(on_each(first, bring, forks=group.forks))
-    if not lender or not borrowers:
-        return
-    names = [copy.name for copy in copies]
-    folder, address = prepared.sights[lender].folder, fabric[lender]
-    loan_of = lent(group.commands(lender), address, folder, names) if address else nullcontext()
-    with loan_of as loan:
-        _raise_first(on_each(borrowers, lambda host: bring(host, loan), forks=group.forks))
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Distribution:
+    """What is brought to the hosts of one deployment."""
+
+    prepared: PreparedHosts
+    group: HostGroup
+    rim: Rim
+    progress: Progress
+    copies: tuple[FileCopy, ...]
+
+    def at_once(self, hosts: Iterable[str], act: Callable[[str], None]) -> None:
+        """Do `act` for all hosts and raise the first error when all have ended."""
+        for answer in on_each(hosts, act, forks=self.group.forks).values():
+            if answer is not None:
+                raise answer
+
+    def check_own_files(self, host: str) -> None:
+        """Raise `OutsideError` for a file that is neither here nor on the host."""
+        sight = self.prepared.sights[host]
+        for file in self.prepared.files:
+            if file.source is None and sight.at(file.place) not in sight.sizes:
+                what = f"`{file.setting}`: " if file.setting else ""
+                message = f"{what}{file.place} is neither there nor here"
+                raise OutsideError(message, where=host, fix="put it there, or correct the path")
+
+    def bring_image(self, host: str, image: str) -> None:
+        """Load or pull the image where the host lacks it."""
+        sight = self.prepared.sights[host]
+        if image_missing(sight, image):
+            commands = self.group.commands(host)
+            bring_image(commands, sight, image, rim=self.rim, progress=self.progress)
+
+    def bring_files(self, hosts: Sequence[str]) -> None:
+        """Bring files from here to all that lack some, or from a host that has them."""
+        fabric = {host.name: host.fabric_address for host in self.prepared.deployment.hosts}
+        sights = {name: sight for name, sight in self.prepared.sights.items() if fabric.get(name)}
+        having = [name for name, sight in sights.items() if not missing_on(sight, self.copies)]
+        lender, borrowers = split(
+            having, [host for host in hosts if host in sights and host not in having]
+        )
+        self.at_once([host for host in hosts if host not in borrowers], self._bring)
+        if not lender or not borrowers:
+            return
+        paths = {copy.place: sights[lender].at(copy.place) for copy in self.copies}
+        with lent(self.group.commands(lender), fabric[lender] or "", paths) as loan:
+            self.at_once(borrowers, lambda host: self._bring(host, loan))
+
+    def _bring(self, host: str, loan: Loan | None = None) -> None:
+        sight, commands = self.prepared.sights[host], self.group.commands(host)
+        bring_files(commands, sight, self.copies, progress=self.progress, loan=loan)
+
+    def fetch_folder(self, images: Mapping[str, str]) -> None:
+        """Let hosts fetch a model that is read as a folder from its repository.
+
+        `images` are the hosts that lack it; the engine's image has the program that fetches.
+        """
+        model, sights = self.prepared.deployment.model, self.prepared.sights
+        for host in images if not model.repo else ():
+            message = f"the model is not whole in {sights[host].folder}"
+            raise OutsideError(message, where=host, fix="put it there, or correct `path`")
+        self.progress(f"{', '.join(images)}: fetching {model.repo}")
+        variables = {
+            host: {"fleet_repo": model.repo, "fleet_folder": sights[host].folder,
+                   "fleet_image": image}
+            for host, image in images.items()
+        }  # fmt: skip
+        self.group.play("fetch-model", variables)
 
 
 def split(having: Sequence[str], lacking: Sequence[str]) -> tuple[str | None, tuple[str, ...]]:
@@ -77,16 +126,3 @@ def split(having: Sequence[str], lacking: Sequence[str]) -> tuple[str | None, tu
     if having:
         return having[0], tuple(lacking)
     return (lacking[0], tuple(lacking[1:])) if len(lacking) > 1 else (None, ())
-
-
-def _raise_first(answers: Mapping[str, FleetError | None]) -> None:
-    for answer in answers.values():
-        if answer is not None:
-            raise answer
-
-
-def _no_folder(deployment: Deployment, sight: HostSight) -> OutsideError:
-    """Return the error for a model that vLLM reads as a folder, which fleet does not copy."""
-    source = deployment.model.repo or deployment.model.name
-    fix = f"`hf download {source} --local-dir {sight.folder}` there"
-    return OutsideError(f"the model is not in {sight.folder}", where=sight.name, fix=fix)

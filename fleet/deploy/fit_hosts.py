@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fleet.compiler.devices import rpc_devices
 from fleet.compiler.memory.fit import host_capacity
 from fleet.deploy.check_fit import refuse_too_large, verdict_of
 from fleet.deploy.rollout import both_fit
@@ -14,6 +13,7 @@ from fleet.sizes import ByteSize
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from pathlib import Path
 
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.facts.host_facts import HostFacts
@@ -23,26 +23,33 @@ FILES = frozenset({"draft_model", "mmproj"})
 
 
 def check_fit_on_hosts(
-    launches: Sequence[LaunchConfig], model: ModelFacts, hosts: Mapping[str, HostFacts]
+    launches: Sequence[LaunchConfig],
+    model: ModelFacts,
+    hosts: Mapping[str, HostFacts],
+    here: Mapping[str, Path] | None = None,
 ) -> None:
     """Raise `DoesNotFit`, naming the host, for the first launch that its host cannot hold.
 
-    The head of a model over several hosts has the memory of its workers too.
+    The head of a model over several hosts has the memory of its workers too. `here` are this
+    machine's copies of a draft and a projector, by setting: their sizes count.
     """
     where = {launch.server: launch.host for launch in launches}
-    for launch in map(_without_files, launches):
+    for launch in launches:
         workers = [hosts[where[server]] for server in launch.depends_on]
-        host = hosts[launch.host]
-        settings = {name: value for name, value in launch.settings if value is not None}
-        if workers and "gpu_layers" not in settings:
-            settings |= rpc_devices(settings, host, model, len(workers))
-        asked = replace(launch, settings=tuple(settings.items()))
-        refuse_too_large(asked, model, seen_by_head(host, workers))
+        asked = _with_files(launch, here or {})
+        refuse_too_large(asked, model, seen_by_head(hosts[launch.host], workers))
 
 
-def _without_files(launch: LaunchConfig) -> LaunchConfig:
-    """Leave out the files that lie on the host alone: their size cannot be read here."""
-    return replace(launch, settings=tuple(e for e in launch.settings if e[0] not in FILES))
+def _with_files(launch: LaunchConfig, here: Mapping[str, Path]) -> LaunchConfig:
+    """Name files as they lie here; what lies on the host alone is left out, its size unknown."""
+    return replace(
+        launch,
+        settings=tuple(
+            (name, str(here[name]) if name in FILES else value)
+            for name, value in launch.settings
+            if name not in FILES or name in here
+        ),
+    )
 
 
 def seen_by_head(head: HostFacts, workers: Sequence[HostFacts]) -> HostFacts:
@@ -68,5 +75,5 @@ def fits_beside(
     alone = new.role == "server" and not new.depends_on and "--port" in new.argv and not files
     same = new.model_path == old.model_path and new.secrets == old.secrets
     wanted = verdict_of(new, model, host) if alone and same else None
-    serving = verdict_of(_without_files(old), model, host) if wanted else None
+    serving = verdict_of(_with_files(old, {}), model, host) if wanted else None
     return wanted is not None and serving is not None and both_fit(wanted, serving, host)

@@ -24,13 +24,26 @@ MORE = r"""
 say home; echo "$HOME"
 say images; has podman && podman images --format '{{.Repository}}:{{.Tag}}' 2>/dev/null
 say models
-for f in $fleet_files; do
-  f=$fleet_dir/$f
+fleet_base=${XDG_CACHE_HOME:-$HOME/.cache}/fleet
+at() {
+  case $1 in /*) echo "$1" ;; '~/'*) echo "$HOME/${1#*/}" ;; *) echo "$fleet_base/$1" ;; esac
+}
+for f in "$@"; do
+  f=$(at "$f")
   [ -f "$f" ] && echo "$(stat -Lc '%s %Y' "$f") $f"
   [ -f "$f.sha256" ] && echo "stamp $(cat "$f.sha256") $f"
 done
-say folder; echo "$fleet_dir"
-say filled; ls -A "$fleet_dir" 2>/dev/null | head -1
+say base; echo "$fleet_base"
+say whole
+# a folder of a model: settled, with every file that its index names
+whole() {
+  cd "$(at "$fleet_folder")" 2>/dev/null && [ -f config.json ] || return 1
+  [ -z "$(find . -name '*.partial' -o -name '*.incomplete' | head -n 1)" ] || return 1
+  for f in $(cat ./*.index.json 2>/dev/null | grep -o '"[^"/]*\.safetensors"' | tr -d '"'); do
+    [ -f "$f" ] || return 1
+  done
+}
+(whole) && echo yes
 say containers
 """
 
@@ -39,25 +52,32 @@ say containers
 class HostSight:
     """A host as it was a moment ago.
 
-    `folder` is where the model's files lie or would lie; `sizes` and `verified` are by path:
-    bytes, and the SHA-256 of files unchanged since it was computed.
+    `base` is fleet's cache folder there, `folder` where the model lies or would lie; `sizes`
+    and `verified` are by path: bytes, and the SHA-256 of files unchanged since it was computed.
     """
 
     name: str
     facts: HostFacts
     home: str
+    base: str
     folder: str
-    filled: bool  # whether anything lies in the folder
+    whole: bool  # whether the folder is a model that is read as a folder, with all its files
     images: frozenset[str]
     sizes: Mapping[str, int]
     verified: Mapping[str, str]
     servers: tuple[RunningServer, ...]
 
+    def at(self, place: str) -> str:
+        """Return a path that is absolute, in the home folder or below `base` as an absolute one."""
+        if place.startswith("~/"):
+            return f"{self.home}/{place[2:]}"
+        return place if place.startswith("/") else f"{self.base}/{place}"
+
 
 def look_at_host(
     commands: SshCommands, name: str, *, folder: str | None = None, files: Sequence[str] = ()
 ) -> HostSight:
-    """Return what the host says of itself; `folder` is absolute or below its cache folder.
+    """Return what the host says of itself; `folder` and `files` are places (see `HostSight.at`).
 
     Raises `HostUnreachable`, `OutsideError`.
     """
@@ -70,17 +90,19 @@ def look_at_host(
     part = _sections(result.stdout)
     facts = replace(parse_probe(result.stdout, name=name), probed=True)
     sizes, verified = _models(part.get("models", ""))
-    return HostSight(
+    sight = HostSight(
         name=name,
         facts=facts,
         home=part["home"].strip(),
-        folder=part["folder"].strip(),
-        filled=bool(part.get("filled", "").strip()),
+        base=part["base"].strip(),
+        folder="",
+        whole=bool(part.get("whole", "").strip()),
         images=frozenset(part.get("images", "").split()),
         sizes=sizes,
         verified=verified,
         servers=servers_of(part.get("containers", "").strip() or "[]", name),
     )
+    return replace(sight, folder=sight.at(folder or "models"))
 
 
 def _require_podman(facts: HostFacts) -> None:
@@ -93,14 +115,9 @@ def _require_podman(facts: HostFacts) -> None:
 
 
 def _script(folder: str | None, files: Sequence[str]) -> str:
-    below = shlex.quote(folder or "models")
-    where = (
-        below
-        if folder and folder.startswith("/")
-        else f'"${{XDG_CACHE_HOME:-$HOME/.cache}}/fleet/"{below}'
-    )
     settings = (
-        f"fleet_dir={where}\nfleet_files={shlex.quote(' '.join(files))}\nFLEET_MODELS=$HOME\n"
+        f"fleet_folder={shlex.quote(folder or 'models')}\n"
+        f"FLEET_MODELS=$HOME\nset -- {shlex.join(files)}\n"
     )
     script = SCRIPT.removesuffix(END)
     return f"{settings}{script}{MORE}{LIST_SCRIPT}\n{END}"

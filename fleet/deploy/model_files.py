@@ -7,17 +7,19 @@ import json
 import re
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fleet.effects.files import folder_bytes, read_range, sha256, write_atomically
+from fleet.deploy.file_digests import digest_of
+from fleet.effects.files import folder_bytes, read_range
 from fleet.effects.installed import assemble_package
 from fleet.effects.lock import held
 from fleet.effects.machine import disk_free
 from fleet.errors import OutsideError, UserError
 from fleet.facts.gguf_header import read_header, split_names
 from fleet.facts.model_from_gguf import model_facts_from_gguf
+from fleet.profiles.kinds import ModelFile
 from fleet.sizes import ByteSize
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 HUB = "fleet.effects.hugging_face"
 HEAD = 16 * 2**20
 TAIL = 2**20
+DRAFTS = "draft"  # the folder of a model's drafts, as the compiler names it
 SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 LOOK_S = 0.5
 SPARE = 2**30  # left free on the disk after a fetch
@@ -73,6 +76,16 @@ def ensure_model(model: ModelProfile, *, rim: Rim, progress: Progress) -> ModelO
     return found
 
 
+def draft_of(model: ModelProfile) -> ModelProfile | None:
+    """Return the draft that `model` names by repository, as a model of its own below it."""
+    if not model.draft_repo or not model.draft_file:
+        return None
+    return replace(
+        model, name=f"{model.name}/{DRAFTS}", repo=model.draft_repo, quant=None, package=None,
+        path=None, files=(ModelFile(name=model.draft_file),), draft_repo=None,
+    )  # fmt: skip
+
+
 def find_model(model: ModelProfile, rim: Rim) -> ModelOnDisk | None:
     """Return the model if it is here already; fetches nothing, writes nothing."""
     if model.path is not None:
@@ -80,7 +93,10 @@ def find_model(model: ModelProfile, rim: Rim) -> ModelOnDisk | None:
     folder = models_folder(rim) / model.name
     there = [folder / name for name in _named_files(model)]
     if model.quant and not there:
-        there = sorted(file for file in folder.glob("**/*.gguf") if _is_quant(file.name, model))
+        there = sorted(
+            file for file in folder.glob("**/*.gguf")
+            if _is_quant(file.name, model) and file.relative_to(folder).parts[0] != DRAFTS
+        )  # fmt: skip
     return read_model(there[0]) if there and all(file.exists() for file in there) else None
 
 
@@ -109,26 +125,12 @@ def read_model(path: Path) -> ModelOnDisk:
 
 
 def check_sha256(path: Path, wanted: str, *, rim: Rim, progress: Progress) -> None:
-    """Compare the file's SHA-256; remembered by size and time so that it is read once.
-
-    Raises `OutsideError` on another digest; the file is moved aside, to be fetched again.
-    """
-    stat = path.stat()
-    seen_file = rim.folders.state / "digests.json"
-    seen = _remembered(seen_file)
-    stamp = [stat.st_size, stat.st_mtime_ns]
-    known = seen.get(str(path))
-    if not known or known[:2] != stamp:
-        said = f"checking {path.name}"
-        found = sha256(
-            path, on_bytes=lambda done: progress(f"{said}: {done * 100 // max(1, stat.st_size)} %")
-        )
-        known = [*stamp, found]
-        write_atomically(seen_file, json.dumps({**_remembered(seen_file), str(path): known}))
-    if known[2] != wanted.lower():
+    """Compare the file's SHA-256. Raises `OutsideError` on another; the file is moved aside."""
+    found = digest_of(path, rim=rim, progress=progress)
+    if found != wanted.lower():
         aside = path.with_name(f"{path.name}.damaged")
         path.replace(aside)
-        message = f"its SHA-256 is {known[2]}, wanted {wanted}; moved to {aside.name}"
+        message = f"its SHA-256 is {found}, wanted {wanted}; moved to {aside.name}"
         raise OutsideError(message, where=str(path), fix="run the command again to fetch it anew")
 
 
@@ -229,12 +231,3 @@ def _digest(files: tuple[Path, ...]) -> str:
         digest.update(read_range(file, 0, HEAD))
         digest.update(read_range(file, max(0, size - TAIL), TAIL))
     return digest.hexdigest()[:16]
-
-
-def _remembered(path: Path) -> dict[str, list[Any]]:
-    """Return the digests known; a damaged file is only forgotten knowledge."""
-    try:
-        found = json.loads(path.read_text())
-    except (FileNotFoundError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fleet.compiler.compile_deployment import compile_deployment, image_of
 from fleet.deploy.build_image import ensure_image
+from fleet.deploy.host_files import wanted_draft
 from fleet.deploy.image_build import image_build
 from fleet.deploy.model_files import (
     ModelOnDisk,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fleet.deploy.rim import Rim
     from fleet.facts.build_facts import BuildFacts
     from fleet.facts.host_facts import HostFacts
+    from fleet.facts.model_facts import ModelFacts
     from fleet.profiles.kinds import Deployment, RuntimeName
 
 # by name: only deployments on other hosts need SSH and all that goes with it
@@ -81,6 +83,9 @@ def prepare(
         if here_only
         else ensure_model(deployment.model, rim=rim, progress=progress)
     )
+    draft = wanted_draft(deployment)
+    if draft is not None and not here_only:
+        ensure_model(draft, rim=rim, progress=progress)
     deployment = replace(deployment, runtime=runtime)
     if runtime == "podman" and not here_only:
         ensure_image(deployment, rim=rim, progress=progress)
@@ -102,7 +107,7 @@ def prepare(
     )
     if model is not None and not here_only:
         for launch in launches:
-            check_draft(launch, model)
+            check_draft(dict(launch.settings).get("draft_model"), model.facts)
     return Prepared(
         deployment=deployment,
         runtime=runtime,
@@ -113,15 +118,14 @@ def prepare(
     )
 
 
-def check_draft(launch: LaunchConfig, model: ModelOnDisk) -> None:
+def check_draft(path: object, target: ModelFacts) -> None:
     """Refuse a draft that is missing, damaged, or has another vocabulary. Raises `UserError`.
 
     The engine wants the same kind of tokenizer and sizes at most 128 apart (speculative.cpp).
     """
-    path = dict(launch.settings).get("draft_model")
     if not path:
         return
-    draft, target = read_model(Path(str(path))).facts, model.facts
+    draft = read_model(Path(str(path))).facts
     apart = abs(draft.n_vocab - target.n_vocab)
     if draft.tokenizer != target.tokenizer or apart > VOCABULARY_APART:
         message = (

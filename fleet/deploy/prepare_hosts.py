@@ -10,13 +10,14 @@ from fleet.compiler.compile_deployment import compile_deployment
 from fleet.compiler.launch_config import Warn
 from fleet.deploy.ansible_host import group_of
 from fleet.deploy.host_container import restart_way
+from fleet.deploy.host_files import host_files, wanted_draft, with_paths_of
 from fleet.deploy.look_at_host import HostSight, look_at_host
-from fleet.deploy.model_files import SPLIT, ModelOnDisk, ensure_model, find_model
+from fleet.deploy.model_files import ModelOnDisk, ensure_model, find_model
 from fleet.deploy.prepare import Prepared, engine_build
 from fleet.deploy.ssh_hosts import target_of
 from fleet.effects.ssh import on_each
 from fleet.errors import FleetError, UserError
-from fleet.facts.gguf_header import read_header, split_names
+from fleet.facts.gguf_header import read_header
 from fleet.facts.model_from_gguf import model_facts_from_gguf
 from fleet.profiles.resolve_deployment import apply_tuned
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.ansible_host import HostGroup
     from fleet.deploy.bring_up import Progress
+    from fleet.deploy.host_files import HostFile
     from fleet.deploy.rim import Rim
     from fleet.effects.ssh import SshCommands
     from fleet.facts.build_facts import BuildFacts
@@ -41,7 +43,8 @@ class PreparedHosts:
     """A deployment compiled for its hosts. `silent` are those that did not answer, and why.
 
     `model` is the copy on this machine, None when the hosts have their own or it is to be
-    fetched yet; `facts` are the model's, from wherever it lies.
+    fetched yet; `facts` are the model's, from wherever it lies. `files` is every file that the
+    launches name.
     """
 
     deployment: Deployment
@@ -51,6 +54,13 @@ class PreparedHosts:
     build: BuildFacts
     model: ModelOnDisk | None
     facts: ModelFacts | None
+    files: tuple[HostFile, ...]
+
+    @property
+    def here(self) -> Mapping[str, Path]:
+        """The first file here that each setting names."""
+        named = [(file.setting, file.source) for file in reversed(self.files)]
+        return {setting: source for setting, source in named if setting and source}
 
     @property
     def missing(self) -> Mapping[str, FleetError]:
@@ -66,14 +76,19 @@ def prepare_hosts(
     progress(f"looking at {len(group.targets)} host(s)")
     deployment = replace(deployment, runtime="ansible")
     here = _here(deployment, rim)
-    sights, silent = _look(deployment, group, here)
+    draft = wanted_draft(deployment)
+    if draft is not None and not here_only:
+        ensure_model(draft, rim=rim, progress=progress)
+    folder, files = host_files(deployment, here, rim)
+    sights, silent = _look(group, folder, files)
     if not sights:
         raise next(iter(silent.values()))
-    facts = here.facts if here else _facts_there(deployment, group, sights)
+    facts = here.facts if here else _facts_there(group, sights, files)
     if facts is None and not here_only and deployment.engine.engine != "vllm":
         here = ensure_model(deployment.model, rim=rim, progress=progress)
         facts = here.facts
-        sights, silent = _look(deployment, group, here)
+        folder, files = host_files(deployment, here, rim)
+        sights, silent = _look(group, folder, files)
     build = engine_build(deployment, rim)
     first = next(iter(sights.values()))
     if here is not None:
@@ -83,12 +98,13 @@ def prepare_hosts(
         )  # fmt: skip
     return PreparedHosts(
         deployment=deployment,
-        launches=compile_for_hosts(deployment, sights, here, facts, build),
+        launches=compile_for_hosts(deployment, sights, files, facts, build),
         sights=sights,
         silent=silent,
         build=build,
         model=here,
         facts=facts,
+        files=files,
     )
 
 
@@ -117,24 +133,27 @@ def _here(deployment: Deployment, rim: Rim) -> ModelOnDisk | None:
 def compile_for_hosts(
     deployment: Deployment,
     sights: Mapping[str, HostSight],
-    here: ModelOnDisk | None,
+    files: tuple[HostFile, ...],
     facts: ModelFacts | None,
     build: BuildFacts,
 ) -> tuple[LaunchConfig, ...]:
-    """Compile once for each place where the model lies, and take each host's own launch."""
+    """Compile once for each set of paths that files have, and take each host's own launch."""
     hosts = {name: sight.facts for name, sight in sights.items()}
-    named = {host.name for host in deployment.hosts}
+    named = [host.name for host in deployment.hosts if host.name in sights]
     paths = {
-        name: _path(deployment, sight, here) for name, sight in sights.items() if name in named
+        name: (_path(deployment, sights[name], files), *(sights[name].at(f.place) for f in files))
+        for name in named
     }
-    fallback = next(iter(paths.values()), None)
     compiled = {
-        path: compile_deployment(deployment, hosts=hosts, model=facts, build=build, model_path=path)
-        for path in dict.fromkeys([*paths.values(), fallback])
-    }
+        chosen: compile_deployment(
+            with_paths_of(deployment, files, sights[name]), hosts=hosts, model=facts, build=build,
+            model_path=chosen[0],
+        )
+        for name, chosen in paths.items()
+    } or {(): compile_deployment(deployment, hosts=hosts, model=facts, build=build)}  # fmt: skip
     order = next(iter(compiled.values()))
     return tuple(
-        _warned(compiled[paths.get(launch.host, fallback)][index], hosts)
+        _warned(compiled.get(paths.get(launch.host, ()), order)[index], hosts)
         for index, launch in enumerate(order)
     )
 
@@ -165,41 +184,27 @@ def look_at_all(
 
 
 def _look(
-    deployment: Deployment, group: HostGroup, here: ModelOnDisk | None
+    group: HostGroup, folder: str, files: Sequence[HostFile]
 ) -> tuple[dict[str, HostSight], dict[str, FleetError]]:
-    folder, files = _where(deployment, here)
-    return look_at_all(group, folder=folder, files=files)
+    return look_at_all(group, folder=folder, files=[file.place for file in files])
 
 
-def _where(deployment: Deployment, here: ModelOnDisk | None) -> tuple[str, tuple[str, ...]]:
-    """Return the model's folder on the hosts and its file names."""
-    model = deployment.model
-    if model.path and here is None:
-        folder, _, file = model.path.rpartition("/")
-        count = SPLIT.search(file)
-        return folder, split_names(file, int(count[2]) if count else 1)
-    below = f"{deployment.models_dir or 'models'}/{model.name}"
-    files = tuple(file.name for file in here.files) if here else tuple(f.name for f in model.files)
-    return below, files
-
-
-def _path(deployment: Deployment, sight: HostSight, here: ModelOnDisk | None) -> str:
-    _, files = _where(deployment, here)
+def _path(deployment: Deployment, sight: HostSight, files: Sequence[HostFile]) -> str:
+    """Return what the launch is told as its model."""
     if deployment.engine.engine == "vllm":
         return sight.folder
-    if files:
-        return f"{sight.folder}/{files[0]}"
+    main = next((file for file in files if file.setting is None), None)
     quant = deployment.model.quant
-    return f"{sight.folder}/{deployment.model.name}{f'-{quant}' if quant else ''}.gguf"
+    guess = f"{deployment.model.name}{f'-{quant}' if quant else ''}.gguf"
+    return sight.at(main.place) if main else f"{sight.folder}/{guess}"
 
 
 def _facts_there(
-    deployment: Deployment, group: HostGroup, sights: Mapping[str, HostSight]
+    group: HostGroup, sights: Mapping[str, HostSight], files: Sequence[HostFile]
 ) -> ModelFacts | None:
     """Read the header on a host that has the whole model, where this machine has none."""
-    _, files = _where(deployment, None)
     for name, sight in sights.items():
-        paths = [f"{sight.folder}/{file}" for file in files]
+        paths = [sight.at(file.place) for file in files if file.setting is None]
         if paths and all(path in sight.sizes for path in paths):
             commands = group.commands(name)
             headers = [

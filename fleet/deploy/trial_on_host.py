@@ -91,7 +91,7 @@ def trial_on_host(
     (launch,) = prepared.launches
     facts = prepared.sights[host].facts
     if prepared.facts is not None:
-        check_fit_on_hosts([launch], prepared.facts, {host: facts})
+        check_fit_on_hosts([launch], prepared.facts, {host: facts}, prepared.here)
     server = place.start(launch, generation=0)
     try:
         client = ServerClient(url=server.asked_at or "", http=rim.http)

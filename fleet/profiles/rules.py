@@ -90,6 +90,11 @@ _RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule(
             "draft_repo", _both("draft_repo", "draft_path"), "and `draft_path` exclude each other"
         ),
+        Rule(
+            "draft_repo",
+            lambda values: bool(values.get("draft_repo")) and not values.get("draft_file"),
+            "needs `draft_file`, which file of it",
+        ),
     ),
     "workload": (
         Rule(

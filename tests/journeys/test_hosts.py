@@ -164,7 +164,7 @@ def test_a_host_lends_a_file_over_the_fabric_to_who_has_the_token(
             )
             for host in (lender, borrower)
         )
-        with lent(there, lender.fabric, "/root/shelf", ["m"]) as loan:
+        with lent(there, lender.fabric, {"m": "/root/shelf/m"}) as loan:
             assert loan is not None
             port = loan.url.rpartition(":")[2]
             assert loan.token not in lender.run("ps -eo args").stdout
@@ -174,11 +174,13 @@ def test_a_host_lends_a_file_over_the_fabric_to_who_has_the_token(
             lender.run("head -c 1000000 /root/shelf/m > /root/shelf/half")
             half = (lender.folder / "root/shelf/half").read_bytes()
             (borrower.folder / "root/shelf/m.partial").write_bytes(half)
-            assert not borrow(here, replace(loan, token="guessed"), "/root/shelf", "m")
-            assert not borrow(here, loan, "/root/shelf", "../../etc/passwd")
-            assert borrow(here, loan, "/root/shelf", "m")
+            place, path = "m", "/root/shelf/m"
+            assert not borrow(here, replace(loan, token="guessed"), place, path)
+            away = replace(loan, url=f"{loan.url}/../../etc/passwd?")
+            assert not borrow(here, away, place, path)
+            assert borrow(here, loan, place, path)
         assert borrower.run("sha256sum < /root/shelf/m.partial").stdout == lent_bytes
-        assert not borrow(here, loan, "/root/shelf", "m")
+        assert not borrow(here, loan, place, path)
 
 
 def test_what_cannot_fit_a_host_is_refused_before_anything_is_copied(town: Town) -> None:
