@@ -371,7 +371,6 @@ def _method(found: ConversationRun) -> tuple[Block, ...]:
         if clients
         else "Prefill, decode and token counts are the server's own; TTFT and wall the client's."
     )
-    imported = found.run.get("imported")
     return (
         Bullets(
             items=(
@@ -380,7 +379,7 @@ def _method(found: ConversationRun) -> tuple[Block, ...]:
                 timing,
                 "Cold marks the first request of a fresh server. Cold turns are counted.",
                 _INTERVALS,
-                *((str(imported),) if imported else ()),
+                *found.run.get("imported", ()),
             )
         ),
     )
