@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from statistics import fmean, stdev, variance
+from statistics import fmean, variance
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -40,39 +40,48 @@ def t_quantile(degrees: float) -> float:
     return _T[max(whole, 1) - 1] if whole <= len(_T) else _NORMAL
 
 
-def mean_of(values: Sequence[float]) -> Estimate:
-    """Return the mean of independent repeats with its interval."""
-    middle = fmean(values)
-    if len(values) < _ENOUGH:
-        return Estimate(value=middle)
-    half = t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values))
-    return Estimate(value=middle, low=middle - half, high=middle + half)
+def total_of(strata: Sequence[Sequence[float]]) -> Estimate:
+    """Return the sum of the strata's means; each stratum holds repeats of its own.
 
-
-def ratio_of(before: Sequence[float], after: Sequence[float]) -> Estimate | None:
-    """Return before / after of paired repeats: the mean of logarithms, its interval.
-
-    None when a time is zero or nothing is paired: there is no ratio then.
+    The interval comes from the spread within strata, with Welch's and Satterthwaite's
+    degrees of freedom. A stratum of one value has no spread: then there is no interval.
     """
-    if not before or min(*before, *after) <= 0:
+    value = sum(fmean(stratum) for stratum in strata)
+    if not strata or min(len(stratum) for stratum in strata) < _ENOUGH:
+        return Estimate(value=value)
+    parts = [variance(stratum) / len(stratum) for stratum in strata]
+    total = sum(parts)
+    if total == 0:
+        return Estimate(value=value, low=value, high=value)
+    degrees = total**2 / sum(
+        part**2 / (len(stratum) - 1) for part, stratum in zip(parts, strata, strict=True)
+    )
+    half = t_quantile(degrees) * math.sqrt(total)
+    return Estimate(value=value, low=value - half, high=value + half)
+
+
+def quotient_of(
+    above: Sequence[Sequence[float]], below: Sequence[Sequence[float]]
+) -> Estimate | None:
+    """Return total(above) / total(below) of strata whose values are paired.
+
+    The logarithm of the quotient is linear in small changes of each value, which gives the
+    interval. None when a total is not above zero: there is no quotient then.
+    """
+    top, bottom = total_of(above).value, total_of(below).value
+    if min(top, bottom) <= 0:
         return None
-    logs = mean_of([math.log(x / y) for x, y in zip(before, after, strict=True)])
-    if logs.low is None or logs.high is None:
-        return Estimate(value=math.exp(logs.value))
-    return Estimate(value=math.exp(logs.value), low=math.exp(logs.low), high=math.exp(logs.high))
+    spread = total_of([
+        [x / top - y / bottom for x, y in zip(*pair, strict=True)]
+        for pair in zip(above, below, strict=True)
+    ])  # fmt: skip
+    value = top / bottom
+    if spread.low is None or spread.high is None:
+        return Estimate(value=value)
+    half = (spread.high - spread.low) / 2
+    return Estimate(value=value, low=value * math.exp(-half), high=value * math.exp(half))
 
 
 def difference_of(before: Sequence[float], after: Sequence[float]) -> Estimate:
-    """Return mean(after) - mean(before) of two unpaired samples, with Welch's interval."""
-    gap = fmean(after) - fmean(before)
-    if min(len(before), len(after)) < _ENOUGH:
-        return Estimate(value=gap)
-    parts = [variance(side) / len(side) for side in (before, after)]
-    total = sum(parts)
-    if total == 0:
-        return Estimate(value=gap, low=gap, high=gap)
-    degrees = total**2 / sum(
-        part**2 / (len(side) - 1) for part, side in zip(parts, (before, after), strict=True)
-    )
-    half = t_quantile(degrees) * math.sqrt(total)
-    return Estimate(value=gap, low=gap - half, high=gap + half)
+    """Return mean(after) - mean(before) of two unpaired samples."""
+    return total_of([after, [-value for value in before]])

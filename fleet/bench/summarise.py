@@ -7,11 +7,12 @@ both have; an interval needs repeats, and without them there is none.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
-from fleet.bench.intervals import Estimate, mean_of, ratio_of
+from fleet.bench.intervals import Estimate, quotient_of, total_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,12 +20,12 @@ if TYPE_CHECKING:
     from fleet.bench.turn import Turn
 
 BASELINE = "C0"
-Measure = "Callable[[Turn], float]"
+TurnPlace = tuple[str, int, int]  # conversation, repeat, turn
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Totals:
-    """Sums over all turns of a condition, averaged over its repeats; seconds and tokens.
+    """Sums over all turns of a condition, each the mean of its repeats; seconds and tokens.
 
     `overhead` is the share of wall time that is neither prefill nor decode: client, HTTP,
     tokenizer, template and cache look-up. Rates are None where nothing was counted.
@@ -145,7 +146,7 @@ def _deployment(condition: str) -> str:
 
 def gain_of(turns: Iterable[Turn], *, condition: str, baseline: str) -> Gain:
     """Compare two conditions of one run, paired by conversation, turn and repeat."""
-    sides: dict[str, dict[tuple[str, int, int], Turn]] = {condition: {}, baseline: {}}
+    sides: dict[str, dict[TurnPlace, Turn]] = {condition: {}, baseline: {}}
     for turn in turns:
         if turn.condition in sides:
             sides[turn.condition][turn.conversation, turn.repeat, turn.turn] = turn
@@ -153,35 +154,33 @@ def gain_of(turns: Iterable[Turn], *, condition: str, baseline: str) -> Gain:
 
 
 def gain_between(
-    before: Mapping[tuple[str, int, int], Turn],
-    after: Mapping[tuple[str, int, int], Turn],
+    before: Mapping[TurnPlace, Turn],
+    after: Mapping[TurnPlace, Turn],
     *,
     condition: str,
     baseline: str,
 ) -> Gain:
     """Compare two sets of turns by (conversation, repeat, turn); only what both have counts."""
     both = sorted(before.keys() & after.keys())
-    repeats = sorted({key[1] for key in both})
-
-    def per_repeat(
-        side: Mapping[tuple[str, int, int], Turn], of: Callable[[Turn], float]
-    ) -> list[float]:
-        return [sum(of(side[key]) for key in both if key[1] == repeat) for repeat in repeats]
-
-    def ratio(of: Callable[[Turn], float]) -> Estimate | None:
-        return ratio_of(per_repeat(before, of), per_repeat(after, of)) if both else None
-
-    prefill = [per_repeat(side, lambda t: t.prefill_ms / 1000) for side in (before, after)]
-    saved = [x - y for x, y in zip(*prefill, strict=True)]
+    cells = _whole_cells(both)
     others = [key for key in both if before[key].answer_sha256 != after[key].answer_sha256]
+
+    def strata(cost: Callable[[Turn, Turn], float]) -> list[list[float]]:
+        return [[sum(cost(before[k], after[k]) for k in cell) for cell in row] for row in cells]
+
+    def speedup(
+        old: Callable[[Turn], float], new: Callable[[Turn, Turn], float]
+    ) -> Estimate | None:
+        return quotient_of(strata(lambda b, _: old(b)), strata(new))
+
     return Gain(
         condition=condition,
         baseline=baseline,
         pairs=len(both),
-        prefill_saved_s=mean_of(saved) if saved else Estimate(value=0.0),
-        prefill=ratio(lambda t: t.prefill_ms),
-        decode=_decode_ratio(before, after, both, repeats),
-        wall=ratio(lambda t: t.wall_ms),
+        prefill_saved_s=total_of(strata(lambda b, a: (b.prefill_ms - a.prefill_ms) / 1000)),
+        prefill=speedup(lambda b: b.prefill_ms, lambda _, a: a.prefill_ms),
+        decode=speedup(lambda b: b.decode_ms, _decode_of_equal_length),
+        wall=speedup(lambda b: b.wall_ms, lambda _, a: a.wall_ms),
         same_answers=len(both) - len(others),
         compared=len(both),
         parts_at={
@@ -190,21 +189,25 @@ def gain_between(
     )
 
 
-def _decode_ratio(
-    before: Mapping[tuple[str, int, int], Turn],
-    after: Mapping[tuple[str, int, int], Turn],
-    both: Sequence[tuple[str, int, int]],
-    repeats: Sequence[int],
-) -> Estimate | None:
-    """Decode milliseconds a token, so that unequal lengths do not look like speed."""
+def _whole_cells(keys: Sequence[TurnPlace]) -> list[list[list[TurnPlace]]]:
+    """Return by conversation the repeats that have all turns which any of its repeats has.
 
-    def cost(side: Mapping[tuple[str, int, int], Turn], repeat: int) -> float:
-        turns = [side[key] for key in both if key[1] == repeat]
-        steps = sum(_steps(turn) for turn in turns)
-        return sum(turn.decode_ms for turn in turns) / steps if steps else 0.0
+    Repeats of one conversation vary among each other; conversations are unlike on purpose,
+    so an interval comes from the spread within them.
+    """
+    cells: dict[str, dict[int, list[TurnPlace]]] = {}
+    for key in keys:
+        cells.setdefault(key[0], {}).setdefault(key[1], []).append(key)
+    longest = {talk: max(map(len, repeats.values())) for talk, repeats in cells.items()}
+    return [
+        [cell for cell in repeats.values() if len(cell) == longest[talk]]
+        for talk, repeats in cells.items()
+    ]
 
-    sides = [[cost(side, repeat) for repeat in repeats] for side in (before, after)]
-    return ratio_of(*sides) if both else None
+
+def _decode_of_equal_length(before: Turn, after: Turn) -> float:
+    """Milliseconds for as many tokens as before, so that unequal lengths are no speed."""
+    return after.decode_ms * _steps(before) / _steps(after) if _steps(after) else 0.0
 
 
 def _steps(turn: Turn) -> int:
@@ -213,10 +216,10 @@ def _steps(turn: Turn) -> int:
 
 
 def _totals(turns: Sequence[Turn], condition: str, conversation: str | None) -> Totals:
-    repeats = len({turn.repeat for turn in turns}) or 1
+    times = Counter((turn.conversation, turn.turn) for turn in turns)
 
     def total(of: Callable[[Turn], float]) -> float:
-        return sum(of(turn) for turn in turns)
+        return sum(of(turn) / times[turn.conversation, turn.turn] for turn in turns)
 
     processed, cached = total(lambda t: t.processed_tokens), total(lambda t: t.cached_tokens)
     prefill, decode = total(lambda t: t.prefill_ms), total(lambda t: t.decode_ms)
@@ -225,21 +228,21 @@ def _totals(turns: Sequence[Turn], condition: str, conversation: str | None) -> 
     return Totals(
         condition=condition,
         conversation=conversation,
-        repeats=repeats,
+        repeats=max(times.values(), default=1),
         turns=len(turns),
-        processed_tokens=processed / repeats,
-        cached_tokens=cached / repeats,
-        generated_tokens=total(lambda t: t.generated_tokens) / repeats,
-        prefill_s=prefill / 1000 / repeats,
-        decode_s=decode / 1000 / repeats,
-        wall_s=wall / 1000 / repeats,
+        processed_tokens=processed,
+        cached_tokens=cached,
+        generated_tokens=total(lambda t: t.generated_tokens),
+        prefill_s=prefill / 1000,
+        decode_s=decode / 1000,
+        wall_s=wall / 1000,
         ttft_ms=median([t.ttft_ms for t in turns]) if turns else 0.0,
         pp_tps=_per(processed, prefill / 1000),
         tg_tps=_per(total(_steps), decode / 1000),
         reuse=_per(cached, cached + processed),
         acceptance=_per(accepted, draft),
-        draft_n=int(draft),
-        draft_accepted=int(accepted),
+        draft_n=sum(turn.draft_n for turn in turns),
+        draft_accepted=sum(turn.draft_accepted for turn in turns),
         cold=sum(turn.cold for turn in turns),
         retries=sum(turn.retries for turn in turns),
         overhead=max(0.0, 1 - (prefill + decode) / wall) if wall else 0.0,

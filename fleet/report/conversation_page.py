@@ -351,8 +351,8 @@ _ORDER = (
     "conditions side by side, their order rotated."
 )
 _INTERVALS = (
-    "Intervals are Student's t over the repeats' logarithms of total times; they say nothing "
-    "about other machines, models or conversations."
+    "Intervals are Student's t over the repeats of each conversation, conditions paired, with "
+    "Welch's degrees of freedom; they say nothing about other machines, models, conversations."
 )
 
 

@@ -65,6 +65,35 @@ def test_only_turns_that_both_have_are_compared() -> None:
     assert any("not complete" in note for note in found.notes)
 
 
+def test_a_repeat_under_way_shortens_neither_totals_nor_gains() -> None:
+    turns = [
+        turn(condition=condition, repeat=repeat, number=number, conversation=talk, prefill_ms=ms)
+        for condition, ms in (("C0", 1000.0), ("C1", 100.0))
+        for talk, repeat, numbers in (("P0", 1, (1, 2)), ("P0", 2, (1,)), ("P1", 1, (1, 2)))
+        for number in numbers
+    ]
+
+    found = summarise(turns)
+
+    assert [total.prefill_s for total in found.totals] == pytest.approx([4.0, 0.4])
+    assert found.gains[0].prefill_saved_s.value == pytest.approx(3.6)
+    assert not found.gains[0].prefill_saved_s.proven
+
+
+def test_unlike_conversations_do_not_widen_the_interval() -> None:
+    turns = [
+        turn(condition=condition, repeat=repeat, conversation=talk, prefill_ms=ms * size + repeat)
+        for condition, ms in (("C0", 1000.0), ("C1", 100.0))
+        for talk, size in (("P0", 1), ("P1", 20))
+        for repeat in (1, 2, 3)
+    ]
+
+    gain = summarise(turns).gains[0]
+
+    assert gain.prefill is not None
+    assert gain.prefill.low == pytest.approx(gain.prefill.value, rel=0.02)
+
+
 def test_unequal_lengths_do_not_look_like_speed() -> None:
     found = summarise([
         turn(generated_tokens=101, decode_ms=1000.0),
