@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, NamedTuple
 
+from fleet.diagnose.read_log.lines import SHAPE
 from fleet.diagnose.read_log.log_reading import Crash, Oom
 
 if TYPE_CHECKING:
@@ -40,6 +41,10 @@ class Trouble(NamedTuple):
     literal: str
     event: str
     read: Callable[[LogReading, str], str | None] | None = None
+
+    def take(self, reading: LogReading, text: str) -> str | None:
+        """Take the figures of a sentence that was found; return the event that it is."""
+        return self.read(reading, text) if self.read else self.event
 
 
 def _oom(reading: LogReading) -> Oom:
@@ -276,11 +281,23 @@ _WORDS = str.maketrans(
 )
 
 
-def read_trouble(reading: LogReading, text: str) -> str | None:
-    """Return the event of the first sentence found in `text`, or None."""
+ABORT = Trouble("", "crash", _crash_place)
+# sentences with figures of their own: lines that differ in figures alone can differ in these
+_WITH_FIGURES = tuple(
+    literal.encode().translate(SHAPE) for literal, *_ in TROUBLES if any(map(str.isdigit, literal))
+)
+
+
+def find_trouble(text: str) -> Trouble | None:
+    """Return the first sentence found in `text`, or None."""
     if TRIGGERS.isdisjoint(text.translate(_WORDS).split()):
         return None
-    for literal, event, read in TROUBLES:
-        if literal in text:
-            return read(reading, text) if read else event
-    return _crash_place(reading, text) if _ABORT.match(text) else None
+    for trouble in TROUBLES:
+        if trouble.literal in text:
+            return trouble
+    return ABORT if _ABORT.match(text) else None
+
+
+def depends_on_figures(shape: bytes) -> bool:
+    """Whether lines of this shape can be different sentences."""
+    return any(literal in shape for literal in _WITH_FIGURES)

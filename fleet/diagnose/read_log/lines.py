@@ -5,48 +5,71 @@ from __future__ import annotations
 import codecs
 import re
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
 LONGEST = 256 * 1024  # characters; what is longer is no log line and is cut
 GZIP = b"\x1f\x8b"
 BINARY_SHARE = 0.3
-ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]")
+SHAPE = bytes.maketrans(b"123456789", b"000000000")
 
 
-def line_batches(chunks: Iterable[bytes]) -> Iterator[list[str]]:
-    """Yield lists of lines without their ends; escapes are gone, bad bytes are replaced.
+class Batch(NamedTuple):
+    """Lines without their ends, and the shape of each: its bytes with every digit a 0.
+
+    Lines of one shape differ in their figures alone.
+    """
+
+    lines: list[str]
+    shapes: list[bytes]
+
+
+def line_batches(chunks: Iterable[bytes]) -> Iterator[Batch]:
+    """Yield batches of lines; escapes are gone, bad bytes are replaced.
 
     Gzip is unpacked on the way. Memory stays within a few chunks. Raises `UserError` for
     content that is no text.
     """
-    decode = None
-    rest = ""
-    for chunk in _unzipped(chunks):
-        if decode is None:
-            decode = _decoder(chunk)
-        text = rest + decode(chunk)
-        if "\x1b" in text:
-            text = ESCAPES.sub("", text)
-        if "\r" in text:
-            text = text.replace("\r\n", "\n").replace("\r", "\n")
-        lines = text.split("\n")
-        rest = lines.pop()[:LONGEST]
-        yield lines
+    rest = b""
+    for chunk in _utf8(_unzipped(chunks)):
+        text = rest + chunk
+        half = b"\r" if text.endswith(b"\r") else b""  # its \n may come with the next chunk
+        whole, end, rest = _plain(text.removesuffix(half)).rpartition(b"\n")
+        rest = rest[:LONGEST] + half
+        if end:
+            yield batch_of(whole)
     if rest:
-        yield [rest]
+        yield batch_of(_plain(rest).removesuffix(b"\n"))
 
 
-def _decoder(chunk: bytes) -> Callable[[bytes], str]:
-    """Choose the encoding by the first bytes: PowerShell's `>` writes UTF-16."""
-    wide = chunk.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if not wide:
-        _refuse_binary(chunk)
-    return codecs.getincrementaldecoder("utf-16" if wide else "utf-8")(errors="replace").decode
+def batch_of(text: bytes) -> Batch:
+    """Return the lines of `text`."""
+    lines = text.decode(errors="replace").split("\n")
+    return Batch(lines, text.translate(SHAPE).split(b"\n"))
+
+
+def _plain(text: bytes) -> bytes:
+    if b"\x1b" in text:
+        text = ESCAPES.sub(b"", text)
+    if b"\r" in text:
+        text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return text
+
+
+def _utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Refuse what is no text; turn UTF-16 (PowerShell's `>` writes it) into UTF-8."""
+    decoder = None
+    for number, chunk in enumerate(chunks):
+        if number == 0 and chunk.startswith((b"\xff\xfe", b"\xfe\xff")):
+            decoder = codecs.getincrementaldecoder("utf-16")(errors="replace")
+        elif number == 0:
+            _refuse_binary(chunk)
+        yield decoder.decode(chunk).encode(errors="replace") if decoder else chunk
 
 
 def _unzipped(chunks: Iterable[bytes]) -> Iterator[bytes]:

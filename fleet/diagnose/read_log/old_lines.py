@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import re
 import shlex
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from fleet.diagnose.read_log.log_reading import SHOWN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from fleet.diagnose.read_log.log_reading import LogReading
     from fleet.diagnose.read_log.task_assembly import TaskAssembly
 
@@ -121,20 +124,21 @@ def mark_mismatch(assembly: TaskAssembly, number: int, line: str) -> None:
         task.line, task.text = number, line[:SHOWN]
 
 
-def read_options(reading: LogReading, text: str) -> None:
-    """Take the options of a command line that stands in the log."""
+def read_options(reading: LogReading, text: str) -> bool:
+    """Take the options of a command line that stands in the log; False when it is none."""
     if not ("llama" in text or "vllm" in text or "command" in text.lower() or "args" in text):
-        return
-    try:
-        words = shlex.split(text, comments=False)
-    except ValueError:
-        words = text.split()
+        return False
+    words = text.split()
+    if any(mark in text for mark in "'\"\\"):
+        with suppress(ValueError):
+            words = shlex.split(text, comments=False)
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, _, value = word.partition("=")
         if name in OPTIONS:
             reading.options[OPTIONS[name]] = value or following
         elif word in SWITCHES:
             reading.options[SWITCHES[word]] = "on"
+    return True
 
 
 _OLD_SIDE = re.compile(r"^(?:cache\s*:|old: ?(?:\.\.\.)?)\s?(.*)")
@@ -151,25 +155,35 @@ SIDE = 4000  # characters kept of each side
 BAR = " | "  # stands where cache and prompt part
 
 
-def read_rest(assembly: TaskAssembly, text: str, number: int) -> None:
+def are_full(sides: Sequence[str]) -> bool:
+    """Whether no more of a mismatch's text is kept."""
+    return len(sides[-1]) >= SIDE
+
+
+def read_rest(assembly: TaskAssembly, text: str, number: int) -> bool:
     """Read what no other grammar took: message spans, the two sides of a mismatch.
 
     A side can go on over lines of its own, which carry nothing but the prompt's text.
+    True when `text` is none of these by itself.
     """
     reading = assembly.reading
-    sides = reading.sides
+    sides, plain = reading.sides, False
     if found := _SPANS.search(text):
         reading.last["spans_tokens"] = int(found[1])
     elif found := _OLD_SIDE.match(text):
         sides[:] = [found[1][:SIDE]]
-    elif sides and (found := _NEW_SIDE.match(text)):
+    elif found := _NEW_SIDE.match(text):
+        if not sides:
+            return False
         sides[1:] = [found[1][:SIDE]]
-    elif sides and len(sides[-1]) < SIDE:
+    elif sides and not are_full(sides):
         sides[-1] += "\n" + text
+        plain = True
     else:
-        return
+        return True
     if len(sides) == 2:  # noqa: PLR2004 - both
         _compare_sides(reading, number, text)
+    return plain
 
 
 def _compare_sides(reading: LogReading, number: int, text: str) -> None:

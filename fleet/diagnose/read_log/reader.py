@@ -9,7 +9,7 @@ searched for sentences that mean trouble.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.diagnose.read_log import (
     error_lines,
@@ -21,7 +21,7 @@ from fleet.diagnose.read_log import (
     vllm_lines,
 )
 from fleet.diagnose.read_log.generation import settle_generation
-from fleet.diagnose.read_log.lines import line_batches
+from fleet.diagnose.read_log.lines import batch_of, line_batches
 from fleet.diagnose.read_log.log_reading import SHOWN, LogReading, Task
 from fleet.diagnose.read_log.prefixes import clock_seconds, strip_prefixes
 from fleet.diagnose.read_log.task_assembly import TaskAssembly
@@ -29,7 +29,10 @@ from fleet.diagnose.read_log.task_assembly import TaskAssembly
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from fleet.diagnose.read_log.lines import Batch
     from fleet.diagnose.read_log.task_assembly import Key
+
+    Reader = Callable[..., str | None]  # of a reading and a text; of a reading, a task, a text
 
 _SRV = re.compile(r"(?:srv|cmn|spec)\s+\S+?:?\s+(?:- )?")
 _SOURCE = re.compile(r"\[(\d+)\] |([\w.\-]+) +\| ")
@@ -37,12 +40,39 @@ _BUILD = re.compile(
     r"(?:build_info: (b\d+)|build: (\d+) \(|version: (\d+) \(|\(build (\d+), |build = (\d+) \()"
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*: ?")
+SHAPES = 50_000  # remembered at most, of each kind
 LONG = 4000  # characters; Python refuses numbers of more than 4,300 digits
 _RESTART_S = 1.0  # a clock that goes back by more is a new start
 
 
+class _SlotLine(NamedTuple):
+    """Where the parts of a slot line lie: ` id `, ` | task `, its end, the text; who reads it."""
+
+    start: int
+    at: int
+    end: int
+    begin: int
+    handler: slot_lines.Handler | None
+    plain: bool  # nothing stands in front but the clock
+
+
+_PLAIN, _FUNCTION, _TIMING = range(3)  # a function's lines can mean trouble besides
+
+
+class _Known(NamedTuple):
+    """Who reads lines of a shape, from where on, and how."""
+
+    read: Reader
+    begin: int
+    kind: int
+
+
 class LogReader:
-    """Feed it batches of lines, then ask for the reading."""
+    """Feed it batches of lines, then ask for the reading.
+
+    Logs say the same again and again with other figures. What a line turned out to be is
+    remembered for its shape (`lines.Batch`): that it says nothing, or who reads it where.
+    """
 
     def __init__(self, on_task: Callable[[Task], None] | None = None) -> None:
         """Start with nothing read; `on_task` sees every finished task."""
@@ -54,27 +84,80 @@ class LogReader:
         self._head, self._key, self._number = "", ("", 0), -1
         self._task = Task()
         self._line = 0
+        self._shape = b""
+        self._silent: set[bytes] = set()
+        self._slots: dict[bytes, _SlotLine] = {}
+        self._known: dict[bytes, _Known] = {}
+        self._troubles: dict[bytes, error_lines.Trouble | None] = {}
 
-    def feed(self, lines: list[str]) -> None:
+    def feed(self, batch: Batch) -> None:
         """Read a batch."""
-        number = self._line
-        slot_line, other, unstamped = self._slot_line, self._other, self._unstamped
-        heads = slot_lines.UNSTAMPED
-        if lines and max(map(len, lines)) > LONG:  # what follows is no figure
+        lines, shapes = batch
+        if max(map(len, lines), default=0) > LONG:  # what follows is no figure
             lines = [line if line[:1] == "{" else line[:LONG] for line in lines]
-        for line in lines:
+        self._forget()
+        number = self._line
+        silent, slots, known, sides = self._silent, self._slots, self._known, self.reading.sides
+        for line, shape in zip(lines, shapes, strict=True):
             number += 1
-            at = line.find(" | task ")
-            if at >= 0:
-                if line[0] != "{" and slot_line(line, at, number):
-                    continue
-            elif (bare := line.lstrip())[:8] in heads:
-                unstamped(bare, line, number)
+            if shape in silent and (not sides or old_lines.are_full(sides)):
                 continue
-            elif not bare:
-                continue
-            other(line, number)
+            if (slot_line := slots.get(shape)) is not None:
+                self._slot_line(line, slot_line, number)
+            elif (reader := known.get(shape)) is not None:
+                self._shape = shape
+                self._known_line(line, reader, number)
+            else:
+                self._shape = shape
+                if self._new_line(line, number):
+                    silent.add(shape)
         self._line = self.reading.lines = number
+
+    def _forget(self) -> None:
+        """Begin anew with what is remembered when there is too much of it."""
+        for kept in (self._silent, self._slots, self._known, self._troubles):
+            if len(kept) > SHAPES:
+                kept.clear()
+
+    def _new_line(self, line: str, number: int) -> bool:
+        """Read a line of a new shape; True when it says nothing, whatever its figures."""
+        at = line.find(" | task ")
+        if at >= 0:
+            place = _slot_line_of(line, at) if line[0] != "{" else None
+            if place is None:
+                return self._other(line, number)
+            if place.handler is not None:
+                self._slots[self._shape] = place
+            self._slot_line(line, place, number)
+            return False
+        bare = line.lstrip()
+        if (handler := slot_lines.UNSTAMPED.get(bare[:8])) is not None:
+            self.reading.marks.add("timing")
+            if handler is slot_lines.nothing:
+                return True
+            self._remember(handler, bare, line, _TIMING)
+            self._timing(handler, bare, line, number)
+            return False
+        return not bare or self._other(line, number)
+
+    def _known_line(self, line: str, known: _Known, number: int) -> None:
+        """Read a line whose shape was seen before, and not as a slot's."""
+        read, begin, kind = known
+        if kind == _TIMING:
+            self._timing(read, line[begin:], line, number)
+            return
+        event = read(self.reading, line[begin:])
+        if event == "idle":
+            self.assembly.idle()
+        elif event:
+            self.reading.saw(event, number, line)
+        if kind == _FUNCTION and event in {None, "kv-failed"}:
+            self._trouble(line[begin:], line, number)
+
+    def _remember(self, read: Reader, text: str, line: str, kind: int) -> _Known:
+        """Let `read` have what stands where `text` does in lines of this shape from now on."""
+        known = self._known[self._shape] = _Known(read, len(line) - len(text), kind)
+        return known
 
     def finish(self) -> LogReading:
         """Close what is open and return the reading."""
@@ -85,31 +168,27 @@ class LogReader:
         settle_generation(self.reading)
         return self.reading
 
-    def _slot_line(self, line: str, at: int, number: int) -> bool:
-        """Read `... id  N | task M | TEXT`; False when it is something else after all."""
-        start = line.rfind(" id ", 0, at)
-        mid = line.find(" |", at + 8)
-        end = mid if mid >= 0 else len(line)
-        head = line[start:end]
-        if head == self._head and line[0] != "[":
+    def _slot_line(self, line: str, place: _SlotLine, number: int) -> None:
+        """Read `... id  N | task M | TEXT`."""
+        start, at, end, begin, handler, plain = place
+        head = line[start if plain else 0 : end]
+        if head == self._head:
             task, key = self._task, self._key
         else:
-            try:
-                slot, self._number = int(line[start + 4 : at]), int(line[at + 8 : end])
-            except ValueError:
-                return False
-            first = line[0]
-            key = ("" if first == "s" or first.isdigit() else _source(line), slot)
+            self._number = int(line[at + 8 : end])
+            key = ("" if plain else _source(line), int(line[start + 4 : at]))
             task = self.assembly.of(key, self._number, number, line)
             self._head, self._task, self._key = head, task, key
             if not self._seen_slots:
                 self._first_slot_line(line)
-        text = line[end + 2 :].lstrip() if mid >= 0 else ""
-        if text:
-            self._task_text(task, key, text, line, number)
-        else:
+        if handler is slot_lines.nothing:
+            return
+        if begin == len(line):
             self._header(task, key)
-        return True
+        elif handler is None:
+            self._unknown_text(task, line[begin:], line, number)
+        else:
+            self._task_text(task, key, handler, line[begin:], line, number)
 
     def _header(self, task: Task, key: Key) -> None:
         """Builds to b9093 print `id N | task M |` alone, and the timings below it."""
@@ -119,19 +198,28 @@ class LogReader:
             self.assembly.tasks[key] = task
             self.assembly.chosen.pop(key, None)
 
-    def _task_text(self, task: Task, key: Key, text: str, line: str, number: int) -> None:
-        handler = slot_lines.TABLE.get(text[:8])
-        if handler is None:
-            told = slot_lines.told_forced(self.reading, task, text)
-            if told:
-                self.reading.saw(told, number, line)
-            else:
-                self._trouble(text, line, number)
-            return
-        if self._number < 0 and handler is slot_lines.selected:
-            task.line, task.text = number, line[:SHOWN]  # not when the slot was made
-        elif handler is slot_lines.launch:
+    def _unknown_text(self, task: Task, text: str, line: str, number: int) -> None:
+        told = slot_lines.told_forced(self.reading, task, text)
+        if told:
+            self.reading.saw(told, number, line)
+        elif self._trouble(text, line, number) and (at := line.find(" | task ")) >= 0:
+            place = _slot_line_of(line, at)
+            if place is not None:
+                self._slots[self._shape] = place._replace(handler=slot_lines.nothing)
+
+    def _task_text(
+        self,
+        task: Task,
+        key: Key,
+        handler: slot_lines.Handler,
+        text: str,
+        line: str,
+        number: int,
+    ) -> None:
+        if handler is slot_lines.launch:
             task = self._launched(task, key, line, number)
+        elif self._number < 0 and handler is slot_lines.selected:
+            task.line, task.text = number, line[:SHOWN]  # not when the slot was made
         event = handler(self.reading, task, text)
         if event is not None:
             self.reading.saw(event, number, line)
@@ -175,26 +263,24 @@ class LogReader:
         reading.kvs.clear()
         reading.n_ctx = None
 
-    def _unstamped(self, bare: str, line: str, number: int) -> None:
+    def _timing(self, handler: Reader, bare: str, line: str, number: int) -> None:
         """Read a timing line that stands without prefix below its header."""
-        self.reading.marks.add("timing")
-        handler = slot_lines.UNSTAMPED[bare[:8]]
         event = handler(self.reading, self._current(number, line), bare)
         if event:
             self.reading.saw(event, number, line)
 
-    def _other(self, line: str, number: int) -> None:
+    def _other(self, line: str, number: int) -> bool:
         text, source, stamped = strip_prefixes(line.lstrip())
         if stamped:
             self.reading.marks.add("stamps")
         if text.startswith("{") and self._json(text, source, line, number):
-            return
+            return False
         if text.startswith("vllm:") and text[5:6] != " ":
             event = vllm_lines.read_metric(self.reading, text)
             if event:
                 self.reading.saw(event, number, line)
-            return
-        self._message(text, source, line, number)
+            return False
+        return self._message(text, source, line, number)
 
     def _current(self, number: int, line: str) -> Task:
         """Return the task that lines without a prefix belong to."""
@@ -208,26 +294,24 @@ class LogReader:
             assembly.current = assembly.open(("", None), None, number, line)
         return assembly.current
 
-    def _message(self, text: str, source: str, line: str, number: int) -> None:
+    def _message(self, text: str, source: str, line: str, number: int) -> bool:
         """Try the grammars whose first letters fit, then the named functions."""
         kind = _FIRST.get(text[:3])
         if kind is None:
-            self._named(text, line, number)
-        elif kind == "srv":
-            if not self._srv(text, line, number):
-                self._trouble(text, line, number)
-        elif kind == "dash":
-            if not self._srv_text(text.lstrip(" -"), line, number):
-                self._named(text, line, number)
-        elif kind == "bracket":
-            if (pairs := structured_lines.bracket_line(text)) is not None:
-                self._structured(pairs[0], pairs[1], source, line, number)
-            else:
-                self._named(text, line, number)
+            return self._named(text, line, number)
+        if kind == "srv":
+            return not self._srv(text, line, number) and self._last_trouble(text, line, number)
+        if kind == "dash":
+            return not self._srv_text(text.lstrip(" -"), line, number) and self._named(
+                text, line, number
+            )
+        if kind == "bracket" and (pairs := structured_lines.bracket_line(text)) is not None:
+            self._structured(pairs[0], pairs[1], source, line, number)
         elif kind == "timing" and old_lines.is_old_timing(text):
             self._old_timing(text, line, number)
         elif kind != "old" or not old_lines.read_old(self.assembly, source, text, number):
-            self._named(text, line, number)
+            return self._named(text, line, number)
+        return False
 
     def _old_timing(self, text: str, line: str, number: int) -> None:
         self.reading.marks.add("old-timing" if "print_timings" in text[:20] else "timing")
@@ -245,11 +329,7 @@ class LogReader:
         if handler is None:
             return False
         self.reading.marks.add("srv")
-        event = handler(self.reading, text)
-        if event == "idle":
-            self.assembly.idle()
-        elif event is not None:
-            self.reading.saw(event, number, line)
+        self._known_line(line, self._remember(handler, text, line, _PLAIN), number)
         return True
 
     def _json(self, text: str, source: str, line: str, number: int) -> bool:
@@ -273,7 +353,7 @@ class LogReader:
         """Read the line inside a JSON envelope under the envelope's number."""
         before = self._line
         self._line = number - 1
-        self.feed([message])
+        self.feed(batch_of(message.replace("\n", " ").encode(errors="replace")))
         self._line = before
 
     def _structured(
@@ -285,42 +365,46 @@ class LogReader:
         elif not text.startswith(("kv cache", "slot", "prompt", "generation")):
             self._trouble(f"{text} {values.get('error', '')}", line, number)
 
-    def _named(self, text: str, line: str, number: int) -> None:  # noqa: C901 - one chain
+    def _named(self, text: str, line: str, number: int) -> bool:  # noqa: PLR0911 - one a kind
         """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
         reading = self.reading
         found = _NAME.match(text)
         if found and (reader := start_lines.TABLE.get(found[1])) is not None:
-            name = found[1]
-            reading.marks.add(name)
-            if name in _STARTERS and reading.loads and "loading model" in text:
-                self._maybe_restart(text)
-            rest = text[found.end() :].lstrip()
-            event = reader(reading, rest)
-            if event:
-                reading.saw(event, number, line)
-            if event in {None, "kv-failed"}:
-                self._trouble(rest, line, number)
-            return
+            return self._function(found[1], reader, text[found.end() :].lstrip(), line, number)
         if text.startswith("Device "):
             reading.gpus.add("GPU")
-            return
+            return True
         if "statistics" in text[:24]:
             start_lines.statistics(reading, text.lstrip())
-        elif "speculati" in text:
-            event = start_lines.speculation(reading, text)
-            if event:
+        elif "speculati" in text and (event := start_lines.speculation(reading, text)):
+            self._remember(start_lines.speculation, text, line, _PLAIN)
+            reading.saw(event, number, line)
+            return False
+        if (vllm := vllm_lines.reader_of(reading, text)) is not None:
+            if event := vllm(reading, text):
                 reading.saw(event, number, line)
-                return
-        if vllm_lines.is_vllm(text):
-            event = vllm_lines.read_vllm(reading, text)
-            if event:
-                reading.saw(event, number, line)
-                return
-        if ("build" in text or "version: " in text) and self._build(text):
-            return
-        if " --" in text or " -c" in text:
-            old_lines.read_options(reading, text)
+                self._remember(vllm, text, line, _PLAIN)
+                return False
+        elif ("build" in text or "version: " in text) and self._build(text):
+            return False
+        elif not (" --" in text or " -c" in text) or not old_lines.read_options(reading, text):
+            return self._last_trouble(text, line, number)
         self._trouble(text, line, number)
+        return False
+
+    def _function(self, name: str, reader: Reader, text: str, line: str, number: int) -> bool:
+        """Read what a function named in front says; True when it says nothing."""
+        self.reading.marks.add(name)
+        begins = name in _STARTERS and "loading model" in text
+        if begins and self.reading.loads:
+            self._maybe_restart(text)
+        event = reader(self.reading, text)
+        if event:
+            self.reading.saw(event, number, line)
+            if not begins:
+                self._remember(reader, text, line, _FUNCTION)
+        silent = event in {None, "kv-failed"} and self._trouble(text, line, number)
+        return silent and event is None and not begins
 
     def _build(self, text: str) -> bool:
         found = _BUILD.search(text)
@@ -337,16 +421,32 @@ class LogReader:
         if "tensors" in text and (self.reading.task_count or self.assembly.tasks):
             self._restart()
 
-    def _trouble(self, text: str, line: str, number: int) -> None:
-        event = error_lines.read_trouble(self.reading, text)
-        if event:
+    def _last_trouble(self, text: str, line: str, number: int) -> bool:
+        """Look for a sentence that means trouble in a line that says nothing else."""
+        silent = self._trouble(text, line, number)
+        trouble = self._troubles.get(self._shape)
+        if trouble is not None and trouble.event not in {"mismatch", "alloc"}:
+            self._remember(trouble.take, text, line, _PLAIN)
+        return silent
+
+    def _trouble(self, text: str, line: str, number: int) -> bool:
+        """Look for a sentence that means trouble; True when there is none of any kind."""
+        if self._shape in self._troubles:
+            trouble = self._troubles[self._shape]
+        else:
+            trouble = error_lines.find_trouble(text)
+            if not error_lines.depends_on_figures(self._shape):
+                self._troubles[self._shape] = trouble
+        if trouble is not None and (event := trouble.take(self.reading, text)):
             self.reading.saw(event, number, line)
             if event == "mismatch":
                 old_lines.mark_mismatch(self.assembly, number, line)
-        elif "devices:" in text or "Device 0" in text or "buffer size" in text:
+            return False
+        if "devices:" in text or "Device 0" in text or "buffer size" in text:
             start_lines.device(self.reading, text)
-        else:
-            old_lines.read_rest(self.assembly, text, number)
+        elif not old_lines.read_rest(self.assembly, text, number):
+            return False
+        return trouble is None and self._shape in self._troubles
 
 
 _FIRST = {
@@ -358,6 +458,21 @@ _FIRST = {
     "slo": "old", "===": "old",
 }  # fmt: skip
 _STARTERS = frozenset({"load_tensors", "llm_load_tensors"})
+
+
+def _slot_line_of(line: str, at: int) -> _SlotLine | None:
+    """Return the parts of a slot line, None when it is something else after all."""
+    start = line.rfind(" id ", 0, at)
+    mid = line.find(" |", at + 8)
+    end = mid if mid >= 0 else len(line)
+    try:
+        int(line[start + 4 : at]), int(line[at + 8 : end])
+    except ValueError:
+        return None
+    begin = len(line) - len(line[end + 2 :].lstrip())
+    plain = line[0] == "s" or line[0].isdigit()
+    handler = slot_lines.TABLE.get(line[begin : begin + 8])
+    return _SlotLine(start, at, end, begin, handler, plain)
 
 
 def _source(line: str) -> str:

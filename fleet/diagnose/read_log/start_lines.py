@@ -127,9 +127,6 @@ def window(reading: LogReading, _text: str) -> str | None:
     return None
 
 
-CONTEXT_NUMBERS = {"n_ctx", "mla_attn", "n_seq_max"}
-
-
 def context(reading: LogReading, text: str) -> str | None:  # noqa: PLR0911 - one a shape
     """The dump of a context's parameters, one a line; and all that older builds said here."""
     if "KV self size" in text or "KV buffer" in text:
@@ -145,16 +142,19 @@ def context(reading: LogReading, text: str) -> str | None:  # noqa: PLR0911 - on
     if "splits" in text:
         return splits(reading, text)
     if found := _NUMBER.match(text):
-        _number(reading, found[1], int(found[2]))
-        return "context"
+        return _number(reading, found[1], int(found[2]))
     return None
 
 
-def _number(reading: LogReading, name: str, value: int) -> None:
-    if name == "n_ctx" and (reading.n_ctx is None or reading.loads < 2):  # noqa: PLR2004
-        reading.n_ctx = value
+def _number(reading: LogReading, name: str, value: int) -> str | None:
+    if name == "n_ctx":
+        if reading.n_ctx is None or reading.loads < 2:  # noqa: PLR2004
+            reading.n_ctx = value
     elif name == "mla_attn":
         reading.mla_attn = value
+    else:
+        return None
+    return "context"
 
 
 def _flash(reading: LogReading, word: str) -> str | None:

@@ -20,21 +20,30 @@ if TYPE_CHECKING:
     from fleet.diagnose.read_log.task_assembly import TaskAssembly
 
 Values = dict[str, Any]
-_BRACKET = re.compile(
-    r"\s*(?:INFO|WARN|ERR|ERROR|VERB|VERBOSE|DBG|DEBUG)\s*\[\s*([\w:~<> ]+)\] (.*?)(?: \| (.*))?$"
-)
+LEVELS = frozenset({"INFO", "WARN", "ERR", "ERROR", "VERB", "VERBOSE", "DBG", "DEBUG"})
+WANTED = frozenset(
+    {
+        "id_slot", "slot_id", "id_task", "task_id", "p0", "n_past", "n_cache_tokens", "n_ctx",
+        "n_ctx_slot", "n_slots", "truncated", "timestamp", "build", "error", "tid",
+    }
+)  # fmt: skip
 _PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
 MAINLINE_CHANGED = 1_725_500_000  # September 2024: llama.cpp left this shape, ik kept it
 LIMIT = 256 * 1024
 
 
 def bracket_line(line: str) -> tuple[str, Values] | None:
-    """Return text and values of `INFO [ f] text | k=v k=v`, or None."""
-    found = _BRACKET.match(line[:LIMIT])
-    if found is None:
+    """Return text and the values of interest of `INFO [ f] text | k=v k=v`, or None."""
+    level, bracket, rest = line[:LIMIT].partition("[")
+    _, end, rest = rest.partition("] ")
+    if not bracket or not end or level.strip() not in LEVELS:
         return None
-    pairs = {key: _value(text) for key, text in _PAIR.findall(found[3] or "")}
-    return found[2].strip(), pairs
+    text, _, said = rest.partition(" | ")
+    if said.count('"') > 2:  # noqa: PLR2004 - a quoted value can hold spaces
+        pairs = _PAIR.findall(said)
+    else:
+        pairs = [tuple(word.split("=", 1)) for word in said.split() if "=" in word]
+    return text.strip(), {key: _value(value) for key, value in pairs if key in WANTED}
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever the log says

@@ -6,17 +6,13 @@ import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from fleet.diagnose.read_log.log_reading import LogReading, Vllm
 
-_STATS = re.compile(
-    r"Avg prompt throughput: (\d+\.?\d*) tokens/s, Avg generation throughput: (\d+\.?\d*)"
-)
-_RUNNING = re.compile(r"Running: (\d+)")
-_WAITING = re.compile(r"(?:Waiting|Pending): (\d+)")
-_USAGE = re.compile(r"(?:(?<!CPU )KV cache usage|GPU KV cache usage): (\d+\.?\d*)%")
-_HIT = re.compile(r"(?<!External )(?<!MM )[Pp]refix cache hit rate: (?:GPU: )?(\d+\.?\d*)%")
+    Reader = Callable[[LogReading, str], str | None]
+
+_LABELLED = re.compile(r"([A-Z][A-Za-z ]*|prefix cache hit rate): (?:GPU: )?(\d+\.?\d*)")
 _PREEMPTED = re.compile(r"(?:Preemptions: |cumulative_preemption=)(\d+)")
 _RATE = re.compile(r"[Dd]raft acceptance rate: (\d+\.?\d*)(%?)")
 _ACCEPTED = re.compile(r"(?:Accepted|accepted tokens): (\d+)")
@@ -54,15 +50,13 @@ def is_vllm(line: str) -> bool:
     return ".py:" in line and _CALLER.search(line) is not None
 
 
-def read_vllm(reading: LogReading, line: str) -> str | None:
-    """Take one line of vLLM; return its event, if any."""
-    facts = reading.vllm
-    facts.seen = True
+def reader_of(reading: LogReading, line: str) -> Reader | None:
+    """Return what reads a line of vLLM, None when it is none of vLLM's or says nothing."""
+    if not is_vllm(line):
+        return None
+    reading.vllm.seen = True
     _era(reading, line)
-    for literal, read in READERS:
-        if literal in line:
-            return read(reading, facts, line)
-    return None
+    return next((read for literal, read in READERS if literal in line), None)
 
 
 LARGEST_BLOCK = 256  # that a model without recurrent state is given
@@ -78,40 +72,49 @@ def _era(reading: LogReading, line: str) -> None:
         reading.build = found[1]
 
 
-def _stats(reading: LogReading, facts: Vllm, line: str) -> str | None:
-    found = _STATS.search(line)
-    if found is None:
+def _stats(reading: LogReading, line: str) -> str | None:
+    facts, told = reading.vllm, dict(_LABELLED.findall(line))
+    try:
+        interval = {
+            "pp": float(told["Avg prompt throughput"]),
+            "tg": float(told["Avg generation throughput"]),
+        }
+    except KeyError:
         return None
-    facts.pp_tps, facts.tg_tps = float(found[1]), float(found[2])
+    facts.pp_tps, facts.tg_tps = interval["pp"], interval["tg"]
     reading.marks.add("started")
-    interval = {"pp": facts.pp_tps, "tg": facts.tg_tps}
-    if run := _RUNNING.search(line):
-        facts.running = int(run[1])
-    if wait := _WAITING.search(line):
-        facts.waiting = int(wait[1])
-    if usage := _USAGE.search(line):
-        facts.kv_usage = interval["kv"] = round(float(usage[1]) / 100, 6)
+    if "Running" in told:
+        facts.running = int(float(told["Running"]))
+    if waiting := told.get("Waiting", told.get("Pending")):
+        facts.waiting = int(float(waiting))
+    usage = [told[name] for name in told if name.endswith("KV cache usage") and name[:3] != "CPU"]
+    if usage:
+        facts.kv_usage = interval["kv"] = round(float(usage[0]) / 100, 6)
         facts.peak_kv_usage = max(facts.peak_kv_usage, facts.kv_usage)
     facts.intervals.append(interval)
-    _hit(reading, facts, line)
-    if preempted := _PREEMPTED.search(line):
-        facts.preemptions = max(facts.preemptions or 0, int(preempted[1]))
-    if facts.preemptions:
-        return "vllm-preemption" if preempted and int(preempted[1]) else "vllm-stats"
-    return "vllm-stats"
+    _take_hit(facts, told)
+    preempted = int(float(told.get("Preemptions", 0)))
+    if "Preemptions" in told:
+        facts.preemptions = max(facts.preemptions or 0, preempted)
+    return "vllm-preemption" if facts.preemptions and preempted else "vllm-stats"
 
 
-def _hit(_reading: LogReading, facts: Vllm, line: str) -> str | None:
-    found = _HIT.search(line)
-    if found is None:
+def _hit(reading: LogReading, line: str) -> str | None:
+    return _take_hit(reading.vllm, dict(_LABELLED.findall(line)))
+
+
+def _take_hit(facts: Vllm, told: Mapping[str, str]) -> str | None:
+    rate = told.get("Prefix cache hit rate", told.get("prefix cache hit rate"))
+    if rate is None:
         return None
-    facts.prefix_hit_rate = round(float(found[1]) / 100, 6)
+    facts.prefix_hit_rate = round(float(rate) / 100, 6)
     if facts.intervals:
         facts.intervals[-1]["hit"] = facts.prefix_hit_rate
     return "vllm-hit"
 
 
-def _spec(reading: LogReading, facts: Vllm, line: str) -> str | None:
+def _spec(reading: LogReading, line: str) -> str | None:
+    facts = reading.vllm
     found = _RATE.search(line)
     if found is None:
         return None
@@ -130,7 +133,8 @@ def _spec(reading: LogReading, facts: Vllm, line: str) -> str | None:
     return "vllm-spec"
 
 
-def _block(_reading: LogReading, facts: Vllm, line: str) -> str | None:
+def _block(reading: LogReading, line: str) -> str | None:
+    facts = reading.vllm
     found = _BLOCK.search(line)
     if found is None:
         return None
@@ -138,7 +142,8 @@ def _block(_reading: LogReading, facts: Vllm, line: str) -> str | None:
     return "vllm-block"
 
 
-def _memory(_reading: LogReading, facts: Vllm, line: str) -> str | None:
+def _memory(reading: LogReading, line: str) -> str | None:
+    facts = reading.vllm
     if found := _NEEDED.search(line):
         facts.max_model_len = int(found[1])
         facts.kv_needed_gib = float(found[2]) if found[2] else facts.kv_needed_gib
@@ -150,27 +155,29 @@ def _memory(_reading: LogReading, facts: Vllm, line: str) -> str | None:
     return "vllm-kv-small"
 
 
-def _available(_reading: LogReading, facts: Vllm, line: str) -> str | None:
+def _available(reading: LogReading, line: str) -> str | None:
+    facts = reading.vllm
     if found := _AVAILABLE.search(line):
         facts.kv_available_gib = float(found[1])
     return None
 
 
-def _preempted(_reading: LogReading, facts: Vllm, line: str) -> str | None:
+def _preempted(reading: LogReading, line: str) -> str | None:
+    facts = reading.vllm
     found = _PREEMPTED.search(line)
     facts.preemptions = int(found[1]) if found else (facts.preemptions or 0) + 1
     return "vllm-preemption"
 
 
-def _cache_off(_reading: LogReading, _facts: Vllm, _line: str) -> str:
+def _cache_off(_reading: LogReading, _line: str) -> str:
     return "cache-off"
 
 
-def _event(name: str) -> Callable[[LogReading, Vllm, str], str | None]:
-    return lambda _reading, _facts, _line: name
+def _event(name: str) -> Reader:
+    return lambda _reading, _line: name
 
 
-READERS: tuple[tuple[str, Callable[[LogReading, Vllm, str], str | None]], ...] = (
+READERS: tuple[tuple[str, Reader], ...] = (
     ("Avg prompt throughput", _stats),
     ("SpecDecoding metrics", _spec),
     ("Speculative metrics", _spec),
