@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from fleet.diagnose.read_log.lines import Batch
+    from fleet.diagnose.read_log.structured_lines import Places
     from fleet.diagnose.read_log.task_assembly import Key
 
     Reader = Callable[..., str | None]  # of a reading and a text; of a reading, a task, a text
@@ -45,6 +46,9 @@ LONG = 4000  # characters; Python refuses numbers of more than 4,300 digits
 _RESTART_S = 1.0  # a clock that goes back by more is a new start
 
 
+_TAKEN, _SPECIAL, _OF_SLOT, _SILENT = range(4)
+
+
 class _SlotLine(NamedTuple):
     """Where the parts of a slot line lie: ` id `, ` | task `, its end, the text; who reads it."""
 
@@ -52,8 +56,9 @@ class _SlotLine(NamedTuple):
     at: int
     end: int
     begin: int
-    handler: slot_lines.Handler | None
-    plain: bool  # nothing stands in front but the clock
+    handler: slot_lines.Handler
+    how: int
+    plain: bool  # no other program names the server in front
 
 
 _PLAIN, _FUNCTION, _TIMING = range(3)  # a function's lines can mean trouble besides
@@ -88,6 +93,7 @@ class LogReader:
         self._silent: set[bytes] = set()
         self._slots: dict[bytes, _SlotLine] = {}
         self._known: dict[bytes, _Known] = {}
+        self._brackets: dict[bytes, Places] = {}
         self._troubles: dict[bytes, error_lines.Trouble | None] = {}
 
     def feed(self, batch: Batch) -> None:
@@ -95,15 +101,21 @@ class LogReader:
         lines, shapes = batch
         if max(map(len, lines), default=0) > LONG:  # what follows is no figure
             lines = [line if line[:1] == "{" else line[:LONG] for line in lines]
-        self._forget()
         number = self._line
-        silent, slots, known, sides = self._silent, self._slots, self._known, self.reading.sides
+        silent, slots, known, brackets = self._silent, self._slots, self._known, self._brackets
+        sides = self.reading.sides
+        for kept in (silent, slots, known, brackets, self._troubles):
+            if len(kept) > SHAPES:
+                kept.clear()
         for line, shape in zip(lines, shapes, strict=True):
             number += 1
             if shape in silent and (not sides or old_lines.are_full(sides)):
                 continue
             if (slot_line := slots.get(shape)) is not None:
                 self._slot_line(line, slot_line, number)
+            elif (places := brackets.get(shape)) is not None:
+                self._shape = shape
+                self._bracket(line, places, "", number)
             elif (reader := known.get(shape)) is not None:
                 self._shape = shape
                 self._known_line(line, reader, number)
@@ -113,12 +125,6 @@ class LogReader:
                     silent.add(shape)
         self._line = self.reading.lines = number
 
-    def _forget(self) -> None:
-        """Begin anew with what is remembered when there is too much of it."""
-        for kept in (self._silent, self._slots, self._known, self._troubles):
-            if len(kept) > SHAPES:
-                kept.clear()
-
     def _new_line(self, line: str, number: int) -> bool:
         """Read a line of a new shape; True when it says nothing, whatever its figures."""
         at = line.find(" | task ")
@@ -126,10 +132,12 @@ class LogReader:
             place = _slot_line_of(line, at) if line[0] != "{" else None
             if place is None:
                 return self._other(line, number)
-            if place.handler is not None:
+            if not self._seen_slots:
+                self._first_slot_line(line)
+            if place.handler is not slot_lines.unknown:
                 self._slots[self._shape] = place
             self._slot_line(line, place, number)
-            return False
+            return place.how == _SILENT and self._number < 0  # begins no task either
         bare = line.lstrip()
         if (handler := slot_lines.UNSTAMPED.get(bare[:8])) is not None:
             self.reading.marks.add("timing")
@@ -170,54 +178,38 @@ class LogReader:
 
     def _slot_line(self, line: str, place: _SlotLine, number: int) -> None:
         """Read `... id  N | task M | TEXT`."""
-        start, at, end, begin, handler, plain = place
-        head = line[start if plain else 0 : end]
-        if head == self._head:
-            task, key = self._task, self._key
+        start, at, end, begin, handler, how, plain = place
+        if how == _OF_SLOT:
+            handler(self.reading, self._task, line[begin:])
+            slots = int(line[start + 4 : at]) + 1
+            self.reading.n_slots = max(self.reading.n_slots or 0, slots)
+            return
+        head = line[start:end]
+        if plain and head == self._head:
+            task = self._task
         else:
             self._number = int(line[at + 8 : end])
-            key = ("" if plain else _source(line), int(line[start + 4 : at]))
-            task = self.assembly.of(key, self._number, number, line)
-            self._head, self._task, self._key = head, task, key
-            if not self._seen_slots:
-                self._first_slot_line(line)
-        if handler is slot_lines.nothing:
+            self._key = ("" if plain else _source(line), int(line[start + 4 : at]))
+            task = self._task = self.assembly.of(self._key, self._number, number, line)
+            self._head = head if plain else ""
+        if how == _TAKEN:
+            event = handler(self.reading, task, line[begin:])
+            if event is not None:
+                self.reading.saw(event, number, line)
+        elif how == _SPECIAL:
+            self._special(task, place, line, number)
+
+    def _special(self, task: Task, place: _SlotLine, line: str, number: int) -> None:
+        """Read a line that begins or ends something, or that no row of the table takes."""
+        handler, text = place.handler, line[place.begin :]
+        if not text:
+            self._header(task, self._key)
             return
-        if begin == len(line):
-            self._header(task, key)
-        elif handler is None:
-            self._unknown_text(task, line[begin:], line, number)
-        else:
-            self._task_text(task, key, handler, line[begin:], line, number)
-
-    def _header(self, task: Task, key: Key) -> None:
-        """Builds to b9093 print `id N | task M |` alone, and the timings below it."""
-        self.assembly.current = task
-        if task.task is None:
-            self._head = ""
-            self.assembly.tasks[key] = task
-            self.assembly.chosen.pop(key, None)
-
-    def _unknown_text(self, task: Task, text: str, line: str, number: int) -> None:
-        told = slot_lines.told_forced(self.reading, task, text)
-        if told:
-            self.reading.saw(told, number, line)
-        elif self._trouble(text, line, number) and (at := line.find(" | task ")) >= 0:
-            place = _slot_line_of(line, at)
-            if place is not None:
-                self._slots[self._shape] = place._replace(handler=slot_lines.nothing)
-
-    def _task_text(
-        self,
-        task: Task,
-        key: Key,
-        handler: slot_lines.Handler,
-        text: str,
-        line: str,
-        number: int,
-    ) -> None:
+        if handler is slot_lines.unknown:
+            self._unknown_text(task, place, line, number)
+            return
         if handler is slot_lines.launch:
-            task = self._launched(task, key, line, number)
+            task = self._launched(task, self._key, line, number)
         elif self._number < 0 and handler is slot_lines.selected:
             task.line, task.text = number, line[:SHOWN]  # not when the slot was made
         event = handler(self.reading, task, text)
@@ -228,7 +220,23 @@ class LogReader:
             self._tick(line)
         elif self._number < 0 and handler is slot_lines.prompt_timing:
             self._head = ""
+            self.assembly.tasks[self._key] = task
+
+    def _header(self, task: Task, key: Key) -> None:
+        """Builds to b9093 print `id N | task M |` alone, and the timings below it."""
+        self.assembly.current = task
+        if task.task is None:
+            self._head = ""
             self.assembly.tasks[key] = task
+            self.assembly.chosen.pop(key, None)
+
+    def _unknown_text(self, task: Task, place: _SlotLine, line: str, number: int) -> None:
+        text = line[place.begin :]
+        told = slot_lines.told_forced(self.reading, task, text)
+        if told:
+            self.reading.saw(told, number, line)
+        elif self._trouble(text, line, number):
+            self._slots[self._shape] = place._replace(how=_SILENT)
 
     def _first_slot_line(self, line: str) -> None:
         """Tell the generation by whether slot lines carry a clock."""
@@ -265,7 +273,8 @@ class LogReader:
 
     def _timing(self, handler: Reader, bare: str, line: str, number: int) -> None:
         """Read a timing line that stands without prefix below its header."""
-        event = handler(self.reading, self._current(number, line), bare)
+        task = self.assembly.current or self._current(number, line)
+        event = handler(self.reading, task, bare)
         if event:
             self.reading.saw(event, number, line)
 
@@ -305,8 +314,12 @@ class LogReader:
             return not self._srv_text(text.lstrip(" -"), line, number) and self._named(
                 text, line, number
             )
-        if kind == "bracket" and (pairs := structured_lines.bracket_line(text)) is not None:
-            self._structured(pairs[0], pairs[1], source, line, number)
+        if kind == "bracket" and (
+            places := structured_lines.bracket_places(line, len(line) - len(text.lstrip()))
+        ):
+            if not source:
+                self._brackets[self._shape] = places
+            self._bracket(line, places, source, number)
         elif kind == "timing" and old_lines.is_old_timing(text):
             self._old_timing(text, line, number)
         elif kind != "old" or not old_lines.read_old(self.assembly, source, text, number):
@@ -355,6 +368,10 @@ class LogReader:
         self._line = number - 1
         self.feed(batch_of(message.replace("\n", " ").encode(errors="replace")))
         self._line = before
+
+    def _bracket(self, line: str, places: Places, source: str, number: int) -> None:
+        values = places.values_of(line)
+        self._structured(places.text(line), values, source, line, number)
 
     def _structured(
         self, text: str, values: dict[str, object], source: str, line: str, number: int
@@ -470,12 +487,20 @@ def _slot_line_of(line: str, at: int) -> _SlotLine | None:
     except ValueError:
         return None
     begin = len(line) - len(line[end + 2 :].lstrip())
-    plain = line[0] == "s" or line[0].isdigit()
-    handler = slot_lines.TABLE.get(line[begin : begin + 8])
-    return _SlotLine(start, at, end, begin, handler, plain)
+    handler = slot_lines.TABLE.get(line[begin : begin + 8], slot_lines.unknown)
+    how = _HOW.get(handler, _TAKEN) if begin < len(line) else _SPECIAL
+    return _SlotLine(start, at, end, begin, handler, how, plain=not _source(line))
+
+
+_HOW = {
+    slot_lines.nothing: _SILENT, slot_lines.new_slot: _OF_SLOT, slot_lines.unknown: _SPECIAL,
+    slot_lines.launch: _SPECIAL, slot_lines.selected: _SPECIAL, slot_lines.release: _SPECIAL,
+    slot_lines.prompt_timing: _SPECIAL,
+}  # fmt: skip
 
 
 def _source(line: str) -> str:
+    """Return the name that a router or compose puts in front, else nothing."""
     found = _SOURCE.match(line)
     return (found[1] or found[2]) if found else ""
 

@@ -316,11 +316,14 @@ def window_checkpoint(reading: LogReading, task: Task, text: str) -> str | None:
     return words[word](reading, task, text) if word in words else None
 
 
-def new_slot(reading: LogReading, task: Task, text: str) -> None:
+def new_slot(reading: LogReading, _task: Task, text: str) -> None:
     """`new slot, n_ctx = ..` and `new slot n_ctx_slot = ..`, one line a slot."""
     if found := _NUMBER.search(text):
         reading.n_ctx_slot = int(found[0])
-        reading.n_slots = max(reading.n_slots or 0, (task.slot or 0) + 1)
+
+
+def unknown(_reading: LogReading, _task: Task, _text: str) -> None:
+    """Stand for what no row below takes."""
 
 
 def nothing(_reading: LogReading, _task: Task, _text: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet.diagnose.read_log import slot_lines
 from fleet.diagnose.read_log.log_reading import SHOWN
@@ -24,7 +24,7 @@ LEVELS = frozenset({"INFO", "WARN", "ERR", "ERROR", "VERB", "VERBOSE", "DBG", "D
 WANTED = frozenset(
     {
         "id_slot", "slot_id", "id_task", "task_id", "p0", "n_past", "n_cache_tokens", "n_ctx",
-        "n_ctx_slot", "n_slots", "truncated", "timestamp", "build", "error", "tid",
+        "n_ctx_slot", "n_slots", "truncated", "timestamp", "build", "error",
     }
 )  # fmt: skip
 _PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
@@ -32,29 +32,45 @@ MAINLINE_CHANGED = 1_725_500_000  # September 2024: llama.cpp left this shape, i
 LIMIT = 256 * 1024
 
 
-def bracket_line(line: str) -> tuple[str, Values] | None:
-    """Return text and the values of interest of `INFO [ f] text | k=v k=v`, or None."""
-    level, bracket, rest = line[:LIMIT].partition("[")
-    _, end, rest = rest.partition("] ")
-    if not bracket or not end or level.strip() not in LEVELS:
+class Places(NamedTuple):
+    """Where text and values of interest lie in a line `INFO [ f] text | k=v k=v`."""
+
+    begin: int
+    end: int
+    values: tuple[tuple[str, int, int], ...]
+
+    def text(self, line: str) -> str:
+        """Return the text."""
+        return line[self.begin : self.end].strip()
+
+    def values_of(self, line: str) -> Values:
+        """Return the values of interest."""
+        return {key: _value(line[start:end]) for key, start, end in self.values}
+
+
+def bracket_places(line: str, begin: int) -> Places | None:
+    """Return where things lie in a line whose own words start at `begin`, None in others."""
+    bracket, end = line.find("[", begin), line.find("] ", begin)
+    if not begin <= bracket < end or line[begin:bracket].strip() not in LEVELS:
         return None
-    text, _, said = rest.partition(" | ")
-    if said.count('"') > 2:  # noqa: PLR2004 - a quoted value can hold spaces
-        pairs = _PAIR.findall(said)
-    else:
-        pairs = [tuple(word.split("=", 1)) for word in said.split() if "=" in word]
-    return text.strip(), {key: _value(value) for key, value in pairs if key in WANTED}
+    bar = line.find(" | ", end)
+    stop = len(line) if bar < 0 else bar
+    pairs = (
+        (found[1], found.start(2), found.end(2))
+        for found in _PAIR.finditer(line, stop, LIMIT)
+        if found[1] in WANTED
+    )
+    return Places(end + 2, stop, tuple(pairs))
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever the log says
-    if text.startswith('"'):
-        return text.strip('"')
-    if text in {"true", "false"}:
-        return text == "true"
     try:
-        return float(text) if "." in text or "e" in text else int(text)
+        return int(text)
     except ValueError:
-        return text
+        return WORDS.get(text) if text in WORDS else text.strip('"')
+
+
+WORDS = {"true": True, "false": False}
 
 
 def json_line(line: str) -> Values | None:
