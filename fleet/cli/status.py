@@ -12,13 +12,16 @@ from fleet.cli.options import Json, Name, profile_names
 from fleet.cli.output import note, print_json, print_table
 from fleet.cli.server_rows import server_json
 from fleet.deploy.generations import read_generations, read_record
-from fleet.deploy.look import Seen, last_server, look, names_seen
+from fleet.deploy.look import Seen, look, names_seen
 from fleet.deploy.prepare import Prepared, prepare
+from fleet.deploy.read_logs import read_logs
 from fleet.deploy.rim import Rim
 from fleet.errors import FleetError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
+
+    from fleet.observe.observation import RunningServer
 
 app = typer.Typer()
 
@@ -51,15 +54,16 @@ def logs(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Print the engine's log since the last start."""
+    """Print the engine's log since the last start; of several servers each line says whose."""
     if follow and as_json:
         raise typer.BadParameter("a log that goes on is no one document: leave out `--follow`")
-    host, server = last_server(name, Rim())
+    servers, lines = read_logs(name, Rim(), follow=follow)
     if as_json:
-        print_json({"deployment": name, "server": server.server, "lines": [*host.logs(server)]})
+        print_json(_logs_json(name, servers, lines))
         return
-    for line in host.logs(server, follow=follow):
-        sys.stdout.write(f"{line}\n")
+    for server, text in lines:
+        whose = f"{server.host}/{server.server}: " if len(servers) > 1 else ""
+        sys.stdout.write(f"{whose}{text}\n")
         if follow:
             sys.stdout.flush()
 
@@ -109,6 +113,18 @@ def wanted_now(name: str, rim: Rim) -> Prepared | None:
     except FleetError as error:
         note(f"{name}: its profile does not compile now: {error}")
         return None
+
+
+def _logs_json(
+    name: str, servers: Sequence[RunningServer], lines: Iterable[tuple[RunningServer, str]]
+) -> dict[str, object]:
+    """Return each server's lines, and the first server's by themselves."""
+    told: dict[tuple[str, str], list[str]] = {(each.host, each.server): [] for each in servers}
+    for server, text in lines:
+        told[server.host, server.server].append(text)
+    rows = [{"server": server, "host": host, "lines": one} for (host, server), one in told.items()]
+    return {"deployment": name, "server": rows[0]["server"], "lines": rows[0]["lines"],
+            "servers": rows}  # fmt: skip
 
 
 def seen_json(seen: Seen) -> dict[str, object]:

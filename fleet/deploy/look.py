@@ -77,22 +77,27 @@ def look(name: str, rim: Rim, *, prepared: Prepared | None = None) -> tuple[Seen
 
 
 def last_server(name: str, rim: Rim) -> tuple[ServerHost, RunningServer]:
-    """Return the host and the server of `name` whose log there is to read, live or not.
+    """Return the host and the server of `name` whose log tells most. Raises as `last_servers`."""
+    host, servers = last_servers(name, rim)
+    return host, servers[0]
+
+
+def last_servers(name: str, rim: Rim) -> tuple[ServerHost, tuple[RunningServer, ...]]:
+    """Return the servers of `name` whose logs there are to read, live or not, heads first.
 
     Raises `UserError` when there never was one.
     """
     record = read_record(rim.folders, name)
     host = local_host(record.runtime if record else "embedded", rim)
-    running = [each for each in host.running() if each.deployment == name]
+    found = [each for each in host.running() if each.deployment == name]
     kept = read_generations(rim.folders, name)
-    if running:
-        # a head's log tells more than its workers'
-        return host, min(running, key=lambda each: each.role != "server")
-    if not kept:
+    if not found and not kept:
         fix = "`fleet status` lists what is recorded or running"
         raise UserError("nothing of that name was brought up", where=name, fix=fix)
-    head = min(kept[-1].launches, key=lambda each: each.role != "server")
-    return host, _stopped(head, kept[-1])
+    if not found:
+        found = [_stopped(launch, kept[-1]) for launch in kept[-1].launches]
+    # a head's log tells more than its workers'
+    return host, tuple(sorted(found, key=lambda each: each.role != "server"))
 
 
 def client_of(server: RunningServer, rim: Rim) -> ServerClient:
@@ -140,6 +145,7 @@ def _stopped(launch: LaunchConfig, made: Generation) -> RunningServer:
     return RunningServer(
         deployment=launch.deployment, server=launch.server, host=launch.host, state="stopped",
         generation=made.number, digest=launch.digest, argv=launch.argv, settings=launch.settings,
+        role=launch.role,
     )  # fmt: skip
 
 

@@ -7,20 +7,29 @@ breaks it and sees it mended. The slow faults are in `tests/benchmarks/hosts_fau
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 
+from fleet.deploy.bring_files import receive_words
 from fleet.deploy.copy_between_hosts import borrow, lent
-from fleet.effects.ssh import SshSession, SshTarget
+from fleet.effects.ssh import SshCommands, SshSession, SshTarget
+from fleet.errors import FleetError
 from support.net_hosts import start_network
 from support.town import NAME, Town
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from support.net_hosts import NetHost, Network
 
@@ -35,6 +44,23 @@ HAND_EDIT = (
     "w=['768' if a=='1024' else a for a in w];"
     "s.run(['podman','rm','-f','-t','0',n]);s.run(w)"
 )
+
+
+VLLM = "localhost/stand-in-vllm:1"
+STAND_IN = """#!/bin/sh
+for word; do
+  case $last in --host) host=$word ;; --port) port=$word ;; esac
+  last=$word
+done
+exec llama-server --model /models/served.gguf --host "$host" --port "$port" \\
+  --ctx-size 1024 --grammar 'root ::= [a-z]+'
+"""
+MAKE_STAND_IN = "chmod +x /root/image/vllm"
+FETCH = """#!/bin/sh
+[ "$1 $2 $3" = "download org/published --local-dir" ] && cp -r /root/published/. "$4"
+"""
+PATIENCE_S = 120.0
+BEGUN = b"b" * 2**16  # more than what is held back before it is sent, no more than a pipe holds
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +81,7 @@ def town(
     made.write()
     yield made
     network.hosts[0].run("umount /small /usr/bin/podman /usr/bin/date")
+    network.hosts[1].run("umount /usr/bin; rm -rf /root/bin /root/published")
     for host in network.hosts:
         host.run("podman rm --all --force --time 0")
 
@@ -181,6 +208,150 @@ def test_a_host_lends_a_file_over_the_fabric_to_who_has_the_token(
             assert borrow(here, loan, place, path)
         assert borrower.run("sha256sum < /root/shelf/m.partial").stdout == lent_bytes
         assert not borrow(here, loan, place, path)
+
+
+def test_a_copy_whose_sender_has_vanished_frees_the_file(network: Network, tmp_path: Path) -> None:
+    host = network.hosts[1]
+    lock = host.folder / "root/gone/.lock"
+    partial = lock.with_name("m.partial")
+    session = SshSession(known_hosts=tmp_path / "known_hosts")
+    target = SshTarget(
+        name=host.name, address=host.address, user="root", key_file=str(host.key_file)
+    )
+    far, near = os.pipe()
+    words = receive_words("/root/gone/m", 0, silence_s=2)
+
+    with session, os.fdopen(far, "rb", buffering=0) as source:
+        commands = session.commands(target)
+        sending = threading.Thread(target=_ignoring_loss, args=(commands, words, source))
+        sending.start()
+        os.write(near, BEGUN)
+        until(lambda: partial.exists() and partial.read_bytes() == BEGUN and not _free(lock))
+        host.cut()
+        try:
+            # the host's sshd knows of nothing: its own end of the connection stands
+            until(lambda: _free(lock))
+        finally:
+            host.connect()
+            os.close(near)
+            sending.join()
+    assert partial.read_bytes() == BEGUN
+
+
+def _ignoring_loss(commands: SshCommands, words: Sequence[str], source: IO[bytes]) -> None:
+    with suppress(FleetError):
+        commands.send(words, source)
+
+
+def _free(lock: Path) -> bool:
+    with lock.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait until something is so; the bound is for what never comes."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_every_file_that_a_launch_names_is_brought(
+    town: Town, tiny_models: Mapping[str, Path]
+) -> None:
+    host = town.hosts[1]
+    only = {"hosts": [town.target(host)]}
+    template = town.folder / "words.jinja"
+    template.write_text("{% for m in messages %}{{ m['content'] }}{% endfor %}")
+    settings = {"draft_model": str(tiny_models["draft"]), "chat_template_file": str(template)}
+    town.write(**only, settings=settings)
+
+    code, told = town.fleet("up", NAME)
+
+    assert code == 0, told
+    assert town.ask(host)["tokens_predicted"] == 4
+    there = host.run("cd /root/.cache/fleet/models/tiny; find . -name '*.sha256' | sort").stdout
+    assert there.split() == [
+        "./chat_template_file/words.jinja.sha256", "./draft_model/draft.gguf.sha256",
+        "./llama.gguf.sha256",
+    ]  # fmt: skip
+    log = host.run(f"podman logs fleet-{NAME}-server 2>&1").stdout
+    assert "/draft/draft.gguf" in log
+    code, told = town.fleet("status", NAME)
+    assert (code, told["servers"][0]["drift"]) == (0, [])
+
+    # a damaged draft is found before anything is copied or stopped
+    town.write(**only, settings={**settings, "draft_model": str(template)})
+    code, told = town.fleet("up", NAME, "--yes")
+    assert (code, told["error"]["where"]) == (3, str(template))
+
+    # a path that is not here is the host's own
+    town.write(**only, settings={**settings, "draft_model": "/root/nowhere.gguf"})
+    code, told = town.fleet("up", NAME, "--yes")
+    assert (code, told["error"]["where"]) == (5, "h2")
+    assert "/root/nowhere.gguf" in told["error"]["message"]
+    assert town.ask(host)["tokens_predicted"] == 4
+
+
+def test_a_model_that_is_a_folder_is_brought_whole_or_fetched_there(
+    town: Town, tiny_models: Mapping[str, Path]
+) -> None:
+    """vLLM's part is played by a script that serves a file of the folder."""
+    host = town.hosts[1]
+    host.run(f"mkdir -p /root/image; cat > /root/image/vllm; {MAKE_STAND_IN}", stdin=STAND_IN)
+    host.run(
+        "cat > /root/image/Containerfile", stdin=f"FROM {town.image}\nCOPY vllm /usr/bin/vllm\n"
+    )
+    built = host.run(f"podman build --quiet --tag {VLLM} /root/image")
+    assert built.returncode == 0, built.stderr
+    snapshot = town.folder / "snapshot"
+    (snapshot / "tokenizer").mkdir(parents=True)
+    shutil.copy(tiny_models["llama"], snapshot / "served.gguf")
+    weights = {f"layer.{n}": f"model-0000{n}-of-00002.safetensors" for n in (1, 2)}
+    for name in weights.values():
+        (snapshot / name).write_bytes(name.encode() * 1000)
+    (snapshot / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
+    (snapshot / "tokenizer/words.json").write_text("{}")
+    (snapshot / "config.json").write_text("{}")
+    town.model, town.engine, town.image, town.build = snapshot, "vllm", VLLM, "0.33.0"
+    only = {"hosts": [town.target(host)]}
+    town.write(**only, settings={"ctx_size": 1024})
+    names = [str(e.relative_to(snapshot)) for e in sorted(snapshot.rglob("*")) if e.is_file()]
+    sums = f"sha256sum {' '.join(names)}"
+    wanted = subprocess.check_output(["sh", "-c", sums], cwd=snapshot, text=True)
+    there = f"cd /root/.cache/fleet/models/tiny; {sums}"
+
+    code, told = town.fleet("up", NAME)
+
+    assert code == 0, told
+    assert host.run(there).stdout == wanted
+    assert host.run(f"podman logs fleet-{NAME}-server 2>&1 | grep -c served.gguf").stdout != "0\n"
+    asked = host.run("curl -sS 127.0.0.1:8080/v1/models")
+    assert json.loads(asked.stdout)["data"]
+
+    # one file is damaged, one gone: they alone are brought again
+    first, second = weights.values()
+    folder = "/root/.cache/fleet/models/tiny"
+    host.run(f"cd {folder}; printf damage | dd of={first} bs=1 conv=notrunc; rm {second}")
+    kept = host.run(f"stat -c %i {folder}/served.gguf").stdout
+    town.write(**only, settings={"ctx_size": 2048})
+    code, told = town.fleet("up", NAME, "--yes")
+    assert code == 0, told
+    assert host.run(there).stdout == wanted
+    assert host.run(f"stat -c %i {folder}/served.gguf").stdout == kept
+
+    # known by its repository alone, and not whole: the host fetches it
+    host.run(f"cp -r {folder} /root/published; rm {folder}/{first}; mkdir -p /root/bin")
+    host.run("cat > /root/bin/hf; chmod +x /root/bin/hf", stdin=FETCH)
+    host.run("mount -t overlay overlay -o lowerdir=/root/bin:/usr/bin /usr/bin")
+    town.write(**only, model={"repo": "org/published"}, settings={"ctx_size": 1024})
+    code, told = town.fleet("up", NAME, "--yes")
+    assert code == 0, told
+    assert host.run(there).stdout == wanted
 
 
 def test_what_cannot_fit_a_host_is_refused_before_anything_is_copied(town: Town) -> None:
@@ -319,6 +490,31 @@ def test_what_is_done_behind_its_back_is_told_and_mended(pair: Town) -> None:
     code, told = pair.fleet("up", NAME, "--yes")
     assert code == 0, told
     assert {e["host"]: e["action"] for e in told["changes"]} == {"h2": "replace", "h3": "start"}
+
+
+def test_a_restart_starts_the_same_generation_and_both_logs_are_shown(pair: Town) -> None:
+    hosts = pair.hosts[1:]
+    before = {each["Id"]: each["Labels"] for host in hosts for each in pair.containers(host)}
+    generations = {labels["fleet.generation"] for labels in before.values()}
+
+    code, told = pair.fleet("restart", NAME)
+    assert (code, told["error"]["exit_code"]) == (1, 1)  # it serves: not without a word
+    code, told = pair.fleet("restart", NAME, "--yes")
+
+    assert code == 0, told
+    assert {each["health"] for each in told["servers"]} == {"ready"}
+    after = {each["Id"]: each["Labels"] for host in hosts for each in pair.containers(host)}
+    assert not before.keys() & after.keys()
+    assert {labels["fleet.generation"] for labels in after.values()} == generations
+    assert all(pair.ask(host)["tokens_predicted"] == 4 for host in hosts)
+
+    code, told = pair.fleet("logs", NAME)
+    assert code == 0
+    assert [each["host"] for each in told["servers"]] == ["h2", "h3"]
+    assert all(any("listening" in line for line in each["lines"]) for each in told["servers"])
+    with pair.popen("logs", NAME) as process:
+        said = process.communicate()[0]
+    assert {line.partition("/")[0] for line in said.splitlines()} == {"h2", "h3"}
 
 
 def test_a_host_without_power_is_named_and_caught_up_later(pair: Town) -> None:

@@ -30,19 +30,27 @@ class Town:
     image: str
     build: str = "b11549"
     name: str = NAME
+    engine: str = "llama.cpp"
 
     @property
     def hosts(self) -> list[NetHost]:
         return self.network.hosts
 
-    def write(self, *, settings: Mapping[str, object] | None = None, **keys: object) -> None:
-        """Write the profiles anew."""
+    def write(
+        self,
+        *,
+        settings: Mapping[str, object] | None = None,
+        model: Mapping[str, object] | None = None,
+        **keys: object,
+    ) -> None:
+        """Write the profiles anew; `model` in place of the model that lies here."""
         profiles = self.folder / "profiles"
         profiles.mkdir(parents=True, exist_ok=True)
-        known = {"ctx_size": 1024, "parallel": 1, "threads": 1, **(settings or {})}
-        engine = {"engine": "llama.cpp", "image": self.image, "build": self.build}
+        small = {"ctx_size": 1024, "parallel": 1, "threads": 1}
+        known = {**(small if self.engine == "llama.cpp" else {}), **(settings or {})}
+        engine = {"engine": self.engine, "image": self.image, "build": self.build}
         self._write("engine", "packaged", engine)
-        self._write("model", "tiny", {"path": str(self.model)})
+        self._write("model", "tiny", model or {"path": str(self.model)})
         named = {
             "hardware": "auto", "model": "tiny", "engine": "packaged", "topology": "replicas",
             "hosts": [self.target(host) for host in self.hosts], "settings": known, **keys,
