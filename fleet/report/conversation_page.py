@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from fleet.report.conversation_figures import cache_map, heat_maps, turn_curves
 from fleet.report.page import (
     Bullets,
     Code,
@@ -15,16 +16,15 @@ from fleet.report.page import (
     Text,
     Transcript,
 )
-from fleet.report.plots import Line, curves, heat_map, stacked_bars
 from fleet.report.words import NONE, estimate, number, percent
 from fleet.sizes import ByteSize
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fleet.bench.summarise import Gain, Summary, TurnPoint
+    from fleet.bench.summarise import Gain, Summary
     from fleet.bench.turn import Turn
-    from fleet.report.page import Block, Figure
+    from fleet.report.page import Block
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,9 +47,9 @@ def conversation_page(found: ConversationRun) -> Page:
             title="Totals",
             blocks=(_totals(found.summary), *_acceptance(found.summary), _conduct(found.summary)),
         ),
-        Section(title="Where the time goes", blocks=_heat_maps(found)),
-        Section(title="Turn by turn", blocks=_curves(found.summary)),
-        Section(title="What was cached", blocks=(_cache_map(found.summary),)),
+        Section(title="Where the time goes", blocks=heat_maps(found.summary)),
+        Section(title="Turn by turn", blocks=turn_curves(found.summary)),
+        Section(title="What was cached", blocks=cache_map(found.summary)),
         Section(title="Memory and load", blocks=(_memory(found),)),
         Section(title="Launches", blocks=_launches(found)),
         Section(title="Machine and build", blocks=(_machine(found),)),
@@ -68,7 +68,7 @@ def conversation_page(found: ConversationRun) -> Page:
             ("Turns measured", str(len(found.turns))),
             ("fleet", str(run.get("fleet", NONE))),
         ),
-        sections=sections,
+        sections=tuple(section for section in sections if section.blocks),
     )
 
 
@@ -174,91 +174,6 @@ def _acceptance(summary: Summary) -> tuple[Block, ...]:
                      "TG tok/s>"),
             rows=rows,
         ),
-    )  # fmt: skip
-
-
-def _heat_maps(found: ConversationRun) -> tuple[Block, ...]:
-    summary = found.summary
-    if not found.turns:
-        return (Text(text="Nothing was measured yet."),)
-    by = {(t.conversation, t.condition): t for t in summary.by_conversation}
-    base = {gain.condition: gain.baseline for gain in summary.gains}
-    faster: list[list[float | None]] = [
-        [_quotient(by.get((talk, base.get(c, c))), by.get((talk, c))) for c in summary.conditions]
-        for talk in summary.conversations
-    ]
-    prefill: list[list[float | None]] = [
-        [total.prefill_s if (total := by.get((talk, c))) else None for c in summary.conditions]
-        for talk in summary.conversations
-    ]
-    return (
-        heat_map(
-            "speed-up", summary.conversations, summary.conditions, faster, unit="x", centre=1.0,
-            caption="Speed-up of the whole conversation (wall time of the baseline / of the "
-            "condition): above 1 is faster.",
-        ),
-        heat_map(
-            "prefill-seconds", summary.conversations, summary.conditions, prefill, unit=" s",
-            caption="Seconds of prefill for all turns of a conversation.",
-        ),
-    )  # fmt: skip
-
-
-def _quotient(before: Any, after: Any) -> float | None:  # noqa: ANN401 - Totals or None
-    if before is None or after is None or before.turns != after.turns or not after.wall_s:
-        return None
-    return float(before.wall_s / after.wall_s)
-
-
-def _curves(summary: Summary) -> tuple[Block, ...]:
-    return tuple(
-        curves(
-            f"turns-{name}",
-            {talk: _lines(summary, talk, field) for talk in summary.conversations},
-            x="turn",
-            y=label,
-            caption=caption,
-        )
-        for name, field, label, caption in (
-            ("prefill", "prefill_ms", "prefill, s", "Prefill of each turn, median of repeats."),
-            ("ttft", "ttft_ms", "first token, s", "Time to the first token of each turn."),
-            ("decode", "decode_ms", "decode, s", "Decode time of each turn."),
-        )
-        if summary.points
-    )
-
-
-def _lines(summary: Summary, talk: str, field: str) -> list[Line]:
-    return [
-        Line(
-            label=condition,
-            x=tuple(p.turn for p in points),
-            y=tuple(getattr(p, field) / 1000 for p in points),
-        )
-        for condition in summary.conditions
-        if (points := _points(summary, talk, condition))
-    ]
-
-
-def _points(summary: Summary, talk: str, condition: str) -> list[TurnPoint]:
-    return [p for p in summary.points if (p.conversation, p.condition) == (talk, condition)]
-
-
-def _cache_map(summary: Summary) -> Figure | Text:
-    panels = {
-        f"{talk} {condition}": {
-            "cached": [p.cached_tokens for p in points],
-            "processed": [p.processed_tokens for p in points],
-        }
-        for talk in summary.conversations
-        for condition in summary.conditions
-        if (points := _points(summary, talk, condition))
-    }
-    if not panels:
-        return Text(text="Nothing was measured yet.")
-    return stacked_bars(
-        "cache-map", panels, x="turn", y="prompt tokens",
-        caption="The prompt of each turn: tokens taken from the cache and tokens processed.",
     )  # fmt: skip
 
 
