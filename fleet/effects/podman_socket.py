@@ -101,31 +101,38 @@ def _answers(client: Any) -> None:  # noqa: ANN401 - untyped library
 def open_podman() -> PodmanSocket:
     """Connect to the socket that is there, else start a service and end it when we end.
 
-    Raises `PodmanFailed` when podman is missing or not allowed, with the cause.
+    Raises `PodmanFailed` when podman is missing or not allowed, with the cause; also when the
+    socket that CONTAINER_HOST names does not answer: our own service would be another podman.
     """
     refused: list[str] = []
     for address in _addresses():
-        client = podman.PodmanClient(base_url=address)
         try:
+            client = podman.PodmanClient(base_url=address)  # reads a file in the home folder
             _answers(client)
         except (APIError, PodmanError, requests.RequestException, OSError) as error:
             refused.append(f"{address}: {short(str(error))}")
             continue
         return PodmanSocket(client)
+    if refused and _named():
+        raise explain(refused[0], where="CONTAINER_HOST")
     service = OwnService()
     return PodmanSocket(service.connect(refused), service)
 
 
 def _addresses() -> list[str]:
     """Return the sockets that exist: the one named, then the system's or the user's own."""
-    named = os.environ.get("CONTAINER_HOST", "")
-    if named.startswith("unix://"):
-        return [named]
+    if _named():
+        return [_named()]
     if os.environ.get("CONTAINERS_STORAGE_CONF"):
         return []  # another storage than the one a system service has
     run = "/run" if os.geteuid() == ROOT else os.environ.get("XDG_RUNTIME_DIR", "")
     usual = Path(run) / "podman" / "podman.sock"
     return [f"unix://{usual}"] if run and usual.exists() else []
+
+
+def _named() -> str:
+    named = os.environ.get("CONTAINER_HOST", "")
+    return named if named.startswith("unix://") else ""
 
 
 class OwnService:
