@@ -5,7 +5,8 @@
 | slot files were restored and are reused   | nothing more: `restored`                         |
 | a second request reuses the prefix anyway | nothing: `not-needed` (only with `look_before`)  |
 | else                                      | send the prefix to each slot and probe: `primed` |
-| (almost) nothing is reused afterwards     | `cannot-help`: why, and which setting would      |
+| less is reused afterwards                 | `cannot-help` (`primed` from a half on): why,    |
+|                                           | and which setting would help                     |
 
 The prefix is sent alone because a request that *is* the prefix leaves a context checkpoint
 at its very end, and that one survives requests that differ after it.
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fleet.diagnose.prompts.placement import Memory, memory_of
 from fleet.diagnose.prompts.tokens import common
-from fleet.diagnose.prompts.variants import SLACK_SHARE, SLACK_TOKENS
+from fleet.diagnose.prompts.variants import CLOSE, SLACK_SHARE, SLACK_TOKENS
 from fleet.errors import OutsideError, UserError
 
 if TYPE_CHECKING:
@@ -45,6 +46,10 @@ CHOSEN: Mapping[Outcome, str] = {
     "primed": "primed", "restored": "slot file", "not-needed": "default", "cannot-help": "none",
 }  # fmt: skip
 WORDS = ("north", "river", "amber", "seven", "window", "quiet", "stone", "market")
+INSTEAD: Mapping[str, str] = {
+    "kv_unified": "split", "swa_full": "swa_full",
+    "checkpoint_interval": f"primed+interval={CLOSE}",
+}  # fmt: skip
 
 
 class PromptServer(Protocol):
@@ -105,8 +110,9 @@ class PrimeReport:
     @property
     def choice(self) -> str:
         """The remedy that was chosen, in the words of `fleet prompts analyze`."""
-        if self.outcome == "cannot-help" and self.settings:
-            return "split" if "kv_unified" in self.settings else next(iter(self.settings))
+        for name, variant in INSTEAD.items():
+            if name in self.settings:
+                return variant
         return CHOSEN[self.outcome]
 
     @property
@@ -351,7 +357,7 @@ def _ask(server: PromptServer, slot: int, tokens: Sequence[int]) -> int:
 def _cannot_help(
     report: PrimeReport, server: PromptServer, tokens: Sequence[int], memory: Memory
 ) -> PrimeReport:
-    """Say why priming did not help, and which setting would."""
+    """Say why priming did not help, or not enough, and which setting would."""
     _ask(server, report.slots[0].slot, tokens)
     if _ask(server, report.slots[0].slot, tokens) == 0:
         why = "the server reuses nothing, not even of the same prompt: its prompt cache is off"
@@ -359,6 +365,9 @@ def _cannot_help(
     elif any(slot.enough for slot in report.slots):
         why = "some slots lost the prefix again: their idle cache was moved or cleared"
         settings = {"kv_unified": False}
+    elif memory.spaced and memory.spacing > memory.ubatch:
+        why = "this build keeps no checkpoint at the end of the prefix so near to another"
+        settings = {"checkpoint_interval": CLOSE}
     elif memory.window and not memory.full_window:
         why = "this build keeps no checkpoint at the end of the prefix"
         settings = {"swa_full": True}
@@ -367,7 +376,9 @@ def _cannot_help(
         settings = {}
     said = ", ".join(f"`{name}: {str(value).lower()}`" for name, value in settings.items())
     why += f"; {said} would help" if said else ""
-    return replace(report, outcome="cannot-help", why=why, settings=settings)
+    partly = report.reused >= max(report.prefix_tokens / 2, report.before + SLACK_TOKENS)
+    outcome: Outcome = "primed" if partly else "cannot-help"
+    return replace(report, outcome=outcome, why=why, settings=settings)
 
 
 def _cached(answer: Mapping[str, Any]) -> int:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fleet.diagnose.finding import Finding, Hit
 from fleet.diagnose.finding_table import TABLE
+from fleet.diagnose.interval_option import SETTING, interval_words
 from fleet.diagnose.log_rules import RULES
 from fleet.diagnose.read_log.reader import read_log
 from fleet.diagnose.task_rules import TaskTally
@@ -59,20 +60,23 @@ def judge(reading: LogReading, tally: TaskTally) -> Diagnosis:
     for code, rule in RULES.items():
         hit = rule(reading, tally)
         if hit is not None:
-            found.append(_finding(code, hit, _cost(code, hit, reading)))
+            found.append(_finding(code, hit, reading))
     findings = tuple(sorted(found, key=lambda finding: finding.rank))
     return Diagnosis(reading=reading, findings=findings, verdict=_verdict(reading, findings))
 
 
-def _finding(code: str, hit: Hit, cost_s: float | None) -> Finding:
-    row = TABLE[code]
+def _finding(code: str, hit: Hit, reading: LogReading) -> Finding:
+    row, fix = TABLE[code], TABLE[code].fix
+    if SETTING in dict(row.settings) and reading.engine is not None:
+        fix += f"; {interval_words(reading.engine, reading.build)}"
+    cost_s = _cost(code, hit, reading)
     message = f"{row.message} ({hit.detail})" if hit.detail else row.message
     return Finding(
         code=code,
         priority=row.letter,
         level=row.level,  # type: ignore[arg-type]
         message=message,
-        fix=row.fix,
+        fix=fix,
         settings=row.settings,
         reference=row.reference,
         cost_s=round(cost_s, 3) if cost_s is not None else None,

@@ -8,18 +8,16 @@ from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from fleet.diagnose.interval_option import interval_option
 from fleet.diagnose.prompts.best_order import reordered
 from fleet.diagnose.prompts.breaks import Break, find_breaks
 from fleet.diagnose.prompts.placement import Memory, after_first, reused
 from fleet.diagnose.prompts.said_twice import said_twice
 from fleet.diagnose.prompts.tokens import Prompt, Tokenizer, common_length, make_prompt
 from fleet.diagnose.prompts.variants import (
-    INTERVAL_SETTING,
-    VLLM_INTERVAL,
     Choice,
     Variant,
     choose,
-    spelled,
     variants_of,
 )
 from fleet.errors import UserError
@@ -30,10 +28,6 @@ if TYPE_CHECKING:
     from fleet.diagnose.prompts.requests import Request
     from fleet.facts.build_facts import BuildFacts
 
-INTERVAL_NAMES: Mapping[str, str] = {
-    "llama.cpp": "--checkpoint-min-step", "ik_llama.cpp": "--ctx-checkpoints-interval",
-    "vllm": VLLM_INTERVAL,
-}  # fmt: skip
 WORTH = 1.02  # a change that brings less is not advised
 
 
@@ -202,8 +196,8 @@ def _interval(memory: Memory, shared: int, build: BuildFacts | None) -> tuple[st
     if not (memory.window or memory.recurrent) or memory.rewinds or shared < 2:  # noqa: PLR2004
         return None
     value = max(64, 1 << ((shared // 2).bit_length() - 1))
-    words = spelled({INTERVAL_SETTING[memory.engine]: value}, build)
-    return words[0] if words else INTERVAL_NAMES[memory.engine], value
+    option = interval_option(memory.engine, build)
+    return (option, value) if option else None
 
 
 def analysis_json(found: Analysis, *, show_text: bool) -> dict[str, Any]:

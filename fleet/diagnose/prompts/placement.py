@@ -3,9 +3,13 @@
 llama.cpp makes checkpoints `ubatch + 4` and 4 tokens before a prompt's end (not before where
 it began to read), at the last user message, and at earlier ones that are `spacing` apart. A
 checkpoint at c holds the window's cells before it and gives back c - 1 tokens. A sliding
-window can also rewind within its live cells. ik_llama.cpp makes one every `interval` tokens;
-vLLM finds whole blocks, on window and recurrent groups only at multiples of the retention
-interval.
+window can also rewind within its live cells. Before b9873 a checkpoint beyond the place where
+prompts part is cut back to it, when its window reaches behind it; of b9388 and later the
+window is then gone, and the next request finds none. Until b10566 (measured; b11063 no more)
+builds with `--checkpoint-min-step` want that distance between any two checkpoints, those at
+the end too: of a shorter prompt only the first is made. ik_llama.cpp makes one every `interval`
+tokens; vLLM finds whole blocks, on window and recurrent groups only at multiples of the
+retention interval.
 """
 
 from __future__ import annotations
@@ -27,6 +31,10 @@ END = 4  # tokens before the end of a prompt where the last checkpoint lies
 PAD = 256
 RING = 32
 _INTERVAL = "checkpoint_interval"
+OURS = ("llama.cpp", "embedded")
+_BEYOND = (9538, 9873)  # between these builds checkpoints beyond the common part became useless
+_CUT_WINDOW = (9093, 9538)
+_UNSPACED = (10566, 11063)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +50,9 @@ class Memory:
     full_window: bool = False
     spacing: int = 8192
     checkpoints: bool = True  # the build makes them
+    cuts_back: bool = False  # a checkpoint beyond what is in common
+    keeps_window: bool = True  # ... and what lies before the cut
+    spaced: bool = False  # any two checkpoints lie `spacing` apart
     similarity: float = 0.1  # share of a prompt that makes it take the slot that has it
     block: int = 16  # vLLM
     interval: int | None = None  # ik_llama.cpp, vLLM
@@ -70,18 +81,24 @@ def memory_of(
 
     A model without `facts` is taken for one that keeps every token.
     """
-    engine = build.engine if build else "llama.cpp"
+    engine: str = build.engine if build else "llama.cpp"
+    ours = build if build and engine in OURS else None
+    early = ours is not None and ours.changed(*_BEYOND) is False
+    spaced = ours and ours.changed(*_CUT_WINDOW) and ours.changed(*_UNSPACED) is False
     interval = settings.get("prefix_retention_interval" if engine == "vllm" else _INTERVAL)
     return Memory(
-        engine="llama.cpp" if engine == "embedded" else engine,
+        engine="llama.cpp" if engine in OURS else engine,  # type: ignore[arg-type]
         window=facts.n_swa if facts else 0,
         recurrent=bool(facts and (facts.is_recurrent or facts.is_hybrid)),
         ubatch=int(settings.get("ubatch_size") or 512),
         slots=int(settings.get("parallel") or 1),
         unified=settings.get("kv_unified") is True,
         full_window=settings.get("swa_full") is True,
-        spacing=int(interval or 8192),
+        spacing=int(interval or (256 if spaced and early else 8192)),
         checkpoints=engine != "llama.cpp" or not build or "--swa-checkpoints" in build,
+        cuts_back=early,
+        spaced=bool(spaced),
+        keeps_window=ours is None or ours.changed(*_CUT_WINDOW) is not True,
         similarity=float(settings.get("slot_prompt_similarity", 0.1)),
         block=int(settings.get("block_size") or 16),
         interval=int(interval) if interval and engine in {"ik_llama.cpp", "vllm"} else None,
@@ -90,39 +107,58 @@ def memory_of(
 
 @dataclass(slots=True)
 class SlotModel:
-    """One slot as the rule sees it: what it holds and its checkpoints (token counts)."""
+    """One slot as the rule sees it: what it holds, and its checkpoints (token counts).
+
+    A checkpoint's value is where its window begins, as `oldest` is of what is held.
+    """
 
     memory: Memory
     held: Sequence[int] = ()
-    checkpoints: list[int] = field(default_factory=list)
+    checkpoints: dict[int, int] = field(default_factory=dict)
+    oldest: int = 0
 
     def take(self, tokens: Sequence[int], user_starts: Sequence[int] = ()) -> int:
         """Return the tokens reused of a prompt, and hold it afterwards."""
         past = self._resume(tokens)
-        self.checkpoints = [c for c in self.checkpoints if c - 1 <= past]
-        self.checkpoints += self._made(tokens, user_starts, past)
-        self.checkpoints = sorted(set(self.checkpoints))[-RING:]
+        kept = {c: oldest for c, oldest in self.checkpoints.items() if c - 1 <= past}
+        kept |= {c: self._oldest(c) for c in self._made(tokens, user_starts, past)}
+        self.checkpoints = dict(sorted(kept.items())[-RING:])
         self.held = tokens
         return past
+
+    def _oldest(self, end: int) -> int:
+        return max(self.oldest, end - self.memory.live_cells)
 
     def _resume(self, tokens: Sequence[int]) -> int:
         memory = self.memory
         same = min(common_length(self.held, tokens), len(tokens) - 1)
-        if same <= 0:
-            return 0
         if memory.engine == "vllm":
-            return _vllm(memory, same, whole=same >= len(self.held))
-        if memory.rewinds or same >= len(self.held) or self._live(same):
+            return _vllm(memory, same, whole=same >= len(self.held)) if same > 0 else 0
+        if same > 0 and (memory.rewinds or same >= len(self.held) or self._live(same)):
             return same
-        usable = [c for c in self.checkpoints if c - 1 <= same]
-        return max(usable) - 1 if usable else 0
+        if memory.cuts_back and not memory.recurrent:
+            return self._cut_back(same)
+        past = max((c - 1 for c in self.checkpoints if c - 1 <= same), default=0)
+        self.oldest = 0
+        return past
+
+    def _cut_back(self, same: int) -> int:
+        """Resume at the newest checkpoint whose window reaches behind `same`."""
+        seen = max(0, same - self.memory.window)
+        usable = [(c, low) for c, low in self.checkpoints.items() if low < seen or low == 0]
+        if not usable or same <= 0:
+            self.oldest = 0
+            return 0
+        made, low = max(usable)
+        past = min(same, made - 1) if made <= same else same
+        self.oldest = low if self.memory.keeps_window else past
+        return past
 
     def _live(self, same: int) -> bool:
         """Whether the window's cells still reach back to what the tokens at `same` see."""
         if self.memory.recurrent:
             return False
-        oldest = max(0, len(self.held) - self.memory.live_cells)
-        return oldest < max(0, same - self.memory.window)
+        return self._oldest(len(self.held)) < max(0, same - self.memory.window)
 
     def _made(self, tokens: Sequence[int], user_starts: Sequence[int], past: int) -> list[int]:
         memory, end = self.memory, len(tokens)
@@ -131,13 +167,25 @@ class SlotModel:
         if memory.engine == "ik_llama.cpp":
             step = memory.interval or 512
             return list(range(step * (past // step + 1), end + 1, step))
-        made = [max(past, end - END - memory.ubatch), end - END]
-        last = max(self.checkpoints, default=0)
+        ends = [max(past, end - END - memory.ubatch), end - END]
+        if memory.spaced:
+            return self._apart(sorted([*user_starts, *ends]), past)
+        made, last = ends, max(self.checkpoints, default=0)
         for number, start in enumerate(user_starts, start=1):
             if start > past and (number == len(user_starts) or start - last >= memory.spacing):
                 made.append(start)
                 last = start
         return [c for c in made if c > 0 and c >= past]
+
+    def _apart(self, wanted: Sequence[int], past: int) -> list[int]:
+        """Return what is made where any two checkpoints lie apart."""
+        made: list[int] = []
+        last = max((c for c in self.checkpoints if c - 1 <= past), default=-self.memory.spacing)
+        for c in wanted:
+            if c > 0 and c >= past and c - last >= self.memory.spacing:
+                made.append(c)
+                last = c
+        return made
 
 
 def _vllm(memory: Memory, same: int, *, whole: bool) -> int:

@@ -4,7 +4,7 @@
 |-------------|--------------------------------------------------------------------|
 | default     | nothing                                                            |
 | primed      | reading the prefix once after each start; no restart               |
-| interval=N  | a restart; more or fewer checkpoints                               |
+| interval=N  | a restart; more or fewer checkpoints (with priming on some builds) |
 | split       | a restart; the context is divided among the slots                  |
 | ubatch=N    | a restart; larger compute buffers                                  |
 | unified     | a restart; a window cache for four                                 |
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from fleet.compiler.dialects import ik_llama_cpp, llama_cpp_words
 from fleet.compiler.dialects.spelling import Spelled, say
+from fleet.diagnose.interval_option import SETTING, interval_option
 from fleet.errors import CannotExpress
 
 if TYPE_CHECKING:
@@ -39,11 +40,10 @@ INTERVALS: Mapping[str, tuple[int, ...]] = {
     "vllm": (4096, 2048, 1024, 512),
 }  # fmt: skip
 UBATCHES = (1024, 2048)  # up to the default batch
+CLOSE = 256  # below every ubatch in use
 INTERVAL_SETTING: Mapping[str, str] = {
-    "llama.cpp": "checkpoint_interval", "ik_llama.cpp": "checkpoint_interval",
-    "vllm": "prefix_retention_interval",
+    "llama.cpp": SETTING, "ik_llama.cpp": SETTING, "vllm": "prefix_retention_interval",
 }  # fmt: skip
-VLLM_INTERVAL = "--prefix-cache-retention-interval"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +96,13 @@ def _as_ordered(memory: Memory, tail: int, groups: int) -> Iterator[Variant]:
         name="primed", memory=memory, primed=True, possible=memory.engine != "vllm",
         change="prime the shared prefix (`fleet prompts prime NAME`, `shared_prefix:`)",
     )  # fmt: skip
+    if memory.spaced and memory.spacing > memory.ubatch:
+        yield Variant(
+            name=f"primed+interval={CLOSE}", primed=True, settings={SETTING: CLOSE},
+            memory=replace(memory, spacing=CLOSE),
+            change=f"prime the shared prefix, with `{SETTING}: {CLOSE}`: this build keeps no "
+            "checkpoint at its end that is nearer to another",
+        )  # fmt: skip
     if memory.rewinds and groups < 2:  # noqa: PLR2004 - it goes back to any token
         return
     if not memory.rewinds:
@@ -179,7 +186,8 @@ def spelled(settings: Mapping[str, int | bool], build: BuildFacts | None) -> tup
         return ()
     if build.engine == "vllm":
         value = settings.get(INTERVAL_SETTING["vllm"])
-        return (VLLM_INTERVAL, str(value)) if value and VLLM_INTERVAL in build else ()
+        option = interval_option("vllm", build)
+        return (option, str(value)) if value and option else ()
     ik = build.engine == "ik_llama.cpp"
     words = ik_llama_cpp.WORDS if ik else llama_cpp_words.WORDS
     spoken = Spelled()

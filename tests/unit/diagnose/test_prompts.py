@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
 from fleet.diagnose.prompts.analysis import analysis_json, analyze
 from fleet.diagnose.prompts.breaks import find_breaks
-from fleet.diagnose.prompts.placement import Memory, SlotModel
+from fleet.diagnose.prompts.placement import Memory, SlotModel, memory_of
 from fleet.diagnose.prompts.requests import Request, parse_requests
 from fleet.diagnose.prompts.tokens import _PIECES, Estimate, common_length, make_prompt
 from fleet.errors import UserError
+from fleet.facts.known_builds import build_facts
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fleet.diagnose.prompts.variants import Choice
 
 pytestmark = pytest.mark.pure
 
@@ -97,9 +105,12 @@ def test_a_schema_told_again_in_prose_is_found() -> None:
 WINDOW = Memory(window=512)
 
 
-def reuse(memory: Memory, prompts: list[list[int]]) -> list[int]:
+Reused = tuple[int, int, int]
+
+
+def reuse(memory: Memory, prompts: list[list[int]], user_starts: Sequence[int] = ()) -> list[int]:
     slot = SlotModel(memory=memory)
-    return [slot.take(prompt) for prompt in prompts]
+    return [slot.take(prompt, user_starts) for prompt in prompts]
 
 
 def differing(tail: int, count: int = 4) -> list[list[int]]:
@@ -125,6 +136,61 @@ def test_four_unified_slots_and_a_full_window_reach_back_further() -> None:
 
     assert reuse(unified, differing(1500)) == [0, 2248, 2248, 2248]
     assert reuse(Memory(window=512, full_window=True), differing(1500)) == [0, 2248, 2248, 2248]
+
+
+BUILDS = (
+    # build, then what requests 1 to 3 reused there: raw, primed, chat, chat that goes on alike
+    ("b8672", (0, 1116, 1116), (1115, 1116, 1116), (0, 1162, 1162), (0, 1417, 1417)),
+    ("b9093", (0, 1116, 1116), (1115, 1116, 1116), (0, 1162, 1162), (0, 1417, 1417)),
+    ("b9538", (0, 1116, 0), (1115, 1116, 1110), (0, 1162, 1144), (0, 1417, 1144)),
+    ("b9873", (0, 0, 0), (1115, 598, 598), (0, 1144, 1144), (0, 1144, 1144)),
+    ("b10434", (0, 0, 0), (1115, 598, 598), (0, 1144, 1144), (0, 1144, 1144)),
+    ("b10566", (0, 0, 0), (1115, 598, 598), (0, 1144, 1144), (0, 1144, 1144)),
+    ("b11063", (0, 0, 0), (1115, 1110, 1110), (0, 1144, 1144), (0, 1144, 1144)),
+    ("b11549", (0, 0, 0), (1115, 1110, 1110), (0, 1144, 1144), (0, 1144, 1144)),
+)
+
+
+@pytest.mark.parametrize(("build", "raw", "primed", "chat", "alike"), BUILDS)
+def test_each_build_reuses_what_it_was_seen_to(
+    build: str, raw: Reused, primed: Reused, chat: Reused, alike: Reused
+) -> None:
+    settings = {"ubatch_size": 512}
+    memory = replace(memory_of(settings, None, build_facts("llama.cpp", build)), window=128)
+    prompts = [[*range(1116), *range(9000 * n, 9000 * n + 812)] for n in (1, 2, 3)]
+    chats = [[*range(1162), *range(9000 * n, 9000 * n + 845)] for n in (1, 2, 3)]
+    longer = [[*range(1417), *range(9000 * n, 9000 * n + 845)] for n in (1, 2, 3)]
+
+    assert reuse(memory, prompts) == list(raw)
+    assert reuse(memory, [list(range(1115)), *prompts])[1:] == list(primed)
+    assert reuse(memory, chats, [1145]) == list(chat)
+    assert reuse(memory, longer, [1145]) == list(alike)
+
+
+def test_the_remedy_is_the_cheapest_that_the_build_can_do() -> None:
+    body = "A rule of the house, told at length and never changed. " * 60
+    asked = [
+        parse_requests(json.dumps({"prompt": f"{body}\n\n{n} {'own ' * 900}"}), "r.jsonl")[0]
+        for n in range(4)
+    ]
+    apart = [
+        parse_requests(json.dumps({"prompt": f"{n} {'own ' * 900}\n\n{body}"}), "r.jsonl")[0]
+        for n in range(4)
+    ]
+
+    def chosen(requests: list[Request], build: str, **settings: object) -> Choice:
+        facts = build_facts("llama.cpp", build)
+        memory = replace(memory_of(settings, None, facts), window=512)
+        return analyze(requests, Estimate(), memory, build=facts).choice
+
+    assert chosen(asked, "b11549").variant == "primed"
+    assert chosen(asked, "b8672").variant == "default"  # cuts checkpoints back
+    spaced = chosen(asked, "b10434")
+    assert (spaced.variant, spaced.options) == (
+        "primed+interval=256", ("--checkpoint-min-step", "256"),
+    )  # fmt: skip
+    assert chosen(asked, "b11549", swa_full=True).variant == "default"
+    assert chosen(apart, "b11549").variant == "reordered+primed"
 
 
 def test_vllm_reuses_multiples_of_its_interval() -> None:
