@@ -31,18 +31,16 @@ def render_runbook(
     parts = [
         f"# Runbook: {deployment.name}",
         _summary(deployment, launches),
-        *_everyday(deployment, launches),
-        *_rollout(deployment),
-        *_hosts(deployment),
-    ]
-    if _on_sparks(deployment):
-        parts += _sparks(deployment)
-    parts += [
-        *_reading(deployment, launches),
+        *_first(deployment, launches),
         *_when(deployment, launches),
+        *_everyday(deployment, launches),
+        *_rollout(deployment, launches),
+        *_hosts(deployment),
+        *(_sparks(deployment) if _on_sparks(deployment) else ()),
+        *_reading(deployment, launches),
         *_findings(deployment, launches, remedies),
+        *_never(deployment, launches),
     ]
-    parts += list(_never(deployment, launches))
     return Artefact(path="runbook.md", text="\n\n".join(parts) + "\n")
 
 
@@ -52,6 +50,11 @@ def _summary(deployment: Deployment, launches: Sequence[LaunchConfig]) -> str:
         (
             f"Model `{model}` on `{deployment.hardware.name}`, engine `{engine.engine}`"
             f" build `{launches[0].build}`, topology `{deployment.topology}`."
+        ),
+        "",
+        (
+            "Run these commands as the user and on the machine that ran `fleet up`: what was"
+            " brought up is recorded there."
         ),
         "",
         "| host | server | role | address | image | memory limit | digest |",
@@ -64,32 +67,50 @@ def _summary(deployment: Deployment, launches: Sequence[LaunchConfig]) -> str:
     ]
     if any(each.secrets for each in launches):
         lines += ["", f"Requests need the API key: `fleet key {deployment.name}` prints it."]
-    elif all(each.bind in {"127.0.0.1", "::1", "localhost"} for each in launches):
+    elif all(_loopback(each) for each in launches if each.role == "server"):
         lines += ["", "It listens on loopback alone; reach it through a tunnel:"]
         if deployment.hosts:
-            lines += ["", _block(*_tunnels(deployment, launches)), "", "and, beside it:", ""]
+            lines += ["", _block(*_tunnels(deployment, launches))]
+            lines += ["", "It stays open until Ctrl-C; in another terminal:", ""]
             port = next(each.port for each in launches if each.role == "server")
             lines += [_block(f"curl -s http://127.0.0.1:{port}/v1/models")]
     return "\n".join(lines)
 
 
+def _first(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
+    """Yield what somebody does who was woken up."""
+    name, shared = deployment.name, deployment.topology in SHARED
+    yield "## Something is wrong"
+    yield "1. What runs, and does it answer? Nothing here changes anything."
+    yield _block(f"fleet status {name}", f"fleet check {name}")
+    yield (
+        "2. `check` names the fault; the table below says what to do. The log of the last start"
+        + (", each line with its host" if len(launches) > 1 else "")
+        + " (Ctrl-C ends it):"
+    )
+    yield _block(f"fleet logs {name} -f")
+    yield (
+        "3. Nothing fits? Restart what runs"
+        + (", all hosts together" if shared else "")
+        + f"; {_start_time(launches)}."
+    )
+    yield _block(f"fleet restart {name} --yes")
+    yield "4. It began with a change? Go back to the generation before."
+    yield _block(f"fleet history {name}", f"fleet rollback {name} --yes")
+
+
+def _start_time(launches: Sequence[LaunchConfig]) -> str:
+    start = max(each.health.start_period_s for each in launches)
+    return f"a start may take up to {start / 60:.0f} minutes, the weights are read from disk"
+
+
 def _everyday(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
     name = deployment.name
-    yield "## Every day"
-    yield _block(
-        f"fleet status {name}",
-        f"fleet check {name}",
-        f"fleet logs {name} -f",
-        f"fleet plan {name}",
-    )
+    yield "## Start and stop"
     yield (
-        "`status` exits with 0 when all is as wanted, with 1 when something is not; `check` asks"
-        " each server a question and says what is wrong. `plan` changes nothing."
-    )
-    start = max(each.health.start_period_s for each in launches)
-    yield (
-        f"### Start and stop\n\nA start may take up to {start / 60:.0f} minutes: the weights are"
-        " read from disk. A start that cannot succeed ends at once and names its cause."
+        f"`up` starts what is missing and leaves alone what runs; {_start_time(launches)}. A start"
+        " that cannot succeed ends at once and names its cause. `status` exits with 0 when all is"
+        " as wanted, with 1 when something is not."
     )
     yield _block(f"fleet up {name}", f"fleet restart {name} --yes", f"fleet down {name} --yes")
     if deployment.topology in SHARED:
@@ -104,7 +125,7 @@ def _everyday(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Itera
         )
 
 
-def _rollout(deployment: Deployment) -> Iterator[str]:
+def _rollout(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
     name = deployment.name
     yield "## Change something"
     yield (
@@ -114,7 +135,7 @@ def _rollout(deployment: Deployment) -> Iterator[str]:
             " back to its previous generation and the rest is left alone. Where the memory holds"
             " both, the new version first proves itself beside the old one, on another port."
             if len(deployment.hosts) > 1 and deployment.topology not in SHARED
-            else ""
+            else " A change that fails is taken back: the generation before serves again."
         )
     )
     yield _block(
@@ -123,9 +144,15 @@ def _rollout(deployment: Deployment) -> Iterator[str]:
         f"fleet plan {name}",
         f"fleet up {name} --yes",
     )
-    yield "### Take a change back"
-    yield _block(f"fleet history {name}", f"fleet rollback {name} --yes")
-    yield "### A faster set of settings"
+    if any((each.image or "").startswith("localhost/") for each in launches):
+        yield (
+            f"**A newer engine**: change `build` in {deployment.engine.place.file}, build the image"
+            " here (before the first `up` too), then apply it."
+        )
+        yield _block(f"fleet build {name}", f"fleet plan {name}", f"fleet up {name} --yes")
+    if deployment.topology in SHARED:
+        return
+    yield "**A faster set of settings** (the measurements take their time from the server):"
     yield _block(f"fleet tune {name} --metric tg --budget 30m", f"fleet up {name} --yes")
     yield (
         "When `status` says `tuned: stale`, the host, the engine's build or the model is no longer"
@@ -145,17 +172,36 @@ def _hosts(deployment: Deployment) -> Iterator[str]:
         yield from _more_and_fewer(deployment)
     else:
         yield from _replaced(deployment)
+    yield from _rebooted(deployment)
+
+
+def _rebooted(deployment: Deployment) -> Iterator[str]:
+    name = deployment.name
+    if deployment.topology in SHARED:
+        yield (
+            "**Reboot a host**: the model stops on all of them first, and starts on all of them"
+            " when the host is back."
+        )
+        first = deployment.hosts[0]
+        yield _block(f"fleet down {name} --yes", _on(first, "sudo systemctl reboot"))
+        yield _block(f"fleet up {name}", f"fleet check {name}")
+        yield (
+            "**After a reboot that nobody ordered** restart them together: the other host waits"
+            " for a partner that is gone."
+        )
+        yield _block(f"fleet restart {name} --yes", f"fleet check {name}")
+        return
     yield "**After a reboot** the servers come back by themselves; see that they did:"
-    yield _block(f"fleet status {deployment.name}")
+    yield _block(f"fleet status {name}", f"fleet check {name}")
 
 
 def _more_and_fewer(deployment: Deployment) -> Iterator[str]:
-    first = deployment.hosts[0].name
+    names = " ".join(host.name for host in deployment.hosts)
     yield (
-        "**Add a host**: put it under `hosts:` in the profile, make it ready, bring it up. Only"
-        " the new host changes."
+        "**Add a host**: put it under `hosts:` in the profile, make it ready (its name behind the"
+        " others), bring it up. Only the new host changes; model and image are brought to it."
     )
-    yield _block(f"fleet doctor {first} --fix", f"fleet up {deployment.name} --yes")
+    yield _block(f"fleet doctor {names} --fix", f"fleet up {deployment.name} --yes")
     yield (
         "**Remove a host**: take it out of `hosts:`; the next `up` stops what fleet started there"
         " and nothing else. **A host that was down** is brought to the wanted state by the next"
@@ -165,15 +211,10 @@ def _more_and_fewer(deployment: Deployment) -> Iterator[str]:
 
 
 def _replaced(deployment: Deployment) -> Iterator[str]:
-    copied = (
-        "the new host needs the model's folder before that, `up` says where it looks for it"
-        if deployment.engine.engine == "vllm"
-        else "the model is copied to the new host alone"
-    )
     yield (
         "**Replace a host, add or remove one**: all hosts hold a part of the same model, so it"
         " stops on all of them. Stop it, change `hosts:` in the profile, make the new host ready,"
-        f" bring it up; {copied}."
+        " bring it up; the model is brought to the new host alone."
     )
     names = " ".join(host.name for host in deployment.hosts)
     yield _block(
@@ -188,16 +229,20 @@ def _replaced(deployment: Deployment) -> Iterator[str]:
 
 def _sparks(deployment: Deployment) -> Iterator[str]:
     yield "## Network and power of the Sparks"
-    yield (
-        "Each Spark: the driver answers, the GPU is not held in a low-power state (96 % use below"
-        " 30 W is such a state, not work: reboot it, and look at its power supply)."
-    )
+    yield "Each Spark: the driver answers and is the same on all; then, while requests run:"
     yield _block(*(_on(host, _NVIDIA) for host in deployment.hosts))
+    yield (
+        "- below 1,000 MHz under load, where about 2,200 are normal: a low-power state that costs"
+        " half the speed and survives a reboot. `fleet down`, then unplug its power supply.\n"
+        "- 96 % use below 30 W while no token comes: a deadlock, not work:"
+        f" `fleet restart {deployment.name} --yes`."
+    )
     fabric = [host for host in deployment.hosts if host.fabric_interface]
     if fabric:
         yield (
-            "The fabric: the interface is up with an MTU of 9000, both rails are active, and large"
-            " packets pass unfragmented."
+            "The fabric: `state UP` and `mtu 9000`, `PORT_ACTIVE` for both rails (two devices), and"
+            " large packets pass unfragmented (0 % lost). Half the speed of one stream with all well"
+            " in aggregate means that the hosts do not speak RDMA over both rails."
         )
         yield _block(
             *(_on(host, f"ip -s link show {host.fabric_interface}") for host in fabric),
@@ -211,10 +256,13 @@ def _sparks(deployment: Deployment) -> Iterator[str]:
 def _reading(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
     name = deployment.name
     yield "## Reading the numbers"
+    yield "What the log of the last five minutes shows, and what breaks the shared prompt:"
     yield _block(f"fleet diagnose name:{name} --window 5m", f"fleet prompts analyze {name}")
     head = next(each for each in launches if each.role == "server")
     names = _VLLM_METRICS if head.engine == "vllm" else _LLAMA_METRICS
-    yield f"`{_address(head)}/metrics` gives Prometheus counters; what to look at:"
+    through = " (through the tunnel above)" if deployment.hosts and _loopback(head) else ""
+    yield f"Prometheus counters{through}, and what to look at:"
+    yield _block(f"curl -s {_address(head)}/metrics")
     yield "\n".join(
         ["| metric | means | worry when |", "|---|---|---|"]
         + [f"| `{metric}` | {means} | {worry} |" for metric, means, worry in names]
@@ -223,21 +271,30 @@ def _reading(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterat
 
 def _when(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
     name = deployment.name
+    restart = f"`fleet restart {name} --yes`"
     rows = [
-        ("process: failed", f"`fleet logs {name}` names the cause; `fleet up {name}`"),
-        ("health: unhealthy", f"`fleet restart {name} --yes`; keep the log first"),
-        ("context: not as planned", "lower `ctx_size` or free memory; `fleet up` again"),
-        ("completion: no answer", f"a stuck server: `fleet restart {name} --yes`"),
+        ("process: failed", f"the cause is in `fleet logs {name}`; then `fleet up {name}`"),
+        ("health: unhealthy", f"{restart}; keep the log first: `fleet logs {name}`"),
+        ("health: loading", f"wait: {_start_time(launches)}"),
+        ("completion: no answer", f"a stuck server: {restart}"),
         ("settings: drift", f"somebody changed it by hand: `fleet up {name} --yes` mends it"),
-        ("tuned: stale", f"`fleet tune {name} --metric tg`, then `fleet up {name} --yes`"),
-        ("ssh: no answer", "the host is off or cut off; the others go on; `up` when it is back"),
-        ("host key changed", "compare the key on the host's console before you accept a new one"),
-        ("disk is full", "`fleet prune`, or make room where the models lie"),
+        ("key: answers without", f"{restart}: it was started without its key"),
+        ("disk is full", "`fleet prune` here; on a host make room where the models lie"),
     ]
-    if any(each.role == "rpc-worker" for each in launches):
+    if launches[-1].engine != "vllm":
+        rows.append(("context: not as planned", "lower `ctx_size` or free memory; `up` again"))
+    if deployment.topology not in SHARED:
         rows.append(
-            ("worker: failed", f"the head cannot answer either: `fleet restart {name} --yes`")
+            ("tuned: stale", f"`fleet tune {name} --metric tg`, then `fleet up {name} --yes`")
         )
+    if deployment.hosts:
+        others = "the model is down" if deployment.topology in SHARED else "the others go on"
+        rows += [
+            ("ssh: no answer", f"the host is off or cut off, {others}; `up` when it is back"),
+            ("host key changed", "compare it on the host's console before you accept a new one"),
+        ]
+    if any(each.role != "server" for each in launches):
+        rows.append(("worker: failed", f"the head cannot answer either: {restart}"))
     yield "## When `check` says"
     yield "\n".join(["| it says | do |", "|---|---|"] + [f"| {a} | {b} |" for a, b in rows])
 
@@ -245,15 +302,21 @@ def _when(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[
 def _findings(
     deployment: Deployment, launches: Sequence[LaunchConfig], remedies: Sequence[Remedy]
 ) -> Iterator[str]:
-    if not remedies:
+    vllm = any(each.engine == "vllm" for each in launches)
+    found = [each for each in remedies if vllm or not each.code.startswith("VLLM_")]
+    if not found:
         return
     yield "## When `diagnose` says"
     rows = [
         f"| `{each.code}` | {_cell(each.meaning)} "
-        f"| {_named(_cell(each.fix), deployment.name, launches[0]) or '-'} |"
-        for each in remedies
+        f"| {_named(_cell(each.fix), deployment.name, launches[0])} |"
+        for each in found
+        if each.fix
     ]
     yield "\n".join(["| finding | means | do |", "|---|---|---|", *rows])
+    well = ", ".join(f"`{each.code}`" for each in found if not each.fix)
+    if well:
+        yield f"Nothing is to be done about {well}."
 
 
 def _never(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
@@ -282,7 +345,7 @@ def _never(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator
 
 
 _NVIDIA = (
-    "nvidia-smi --query-gpu=name,driver_version,power.draw,utilization.gpu,pstate --format=csv"
+    "nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.draw,utilization.gpu --format=csv"
 )
 _LLAMA_METRICS = (
     ("llamacpp:prompt_tokens_seconds", "prompt tokens a second", "it halves at the same load"),
@@ -317,7 +380,12 @@ def _on(host: HostTarget, command: str) -> str:
 
 def _login(host: HostTarget) -> str:
     port = "" if host.port == 22 else f"-p {host.port} "  # noqa: PLR2004 - ssh's own
-    return f"{port}{host.user}@{host.address}" if host.user else f"{port}{host.address}"
+    key = f"-i {host.key_file} " if host.key_file else ""
+    return f"{key}{port}{host.user}@{host.address}" if host.user else f"{key}{port}{host.address}"
+
+
+def _loopback(launch: LaunchConfig) -> bool:
+    return launch.bind in {"127.0.0.1", "::1", "localhost"}
 
 
 def _address(launch: LaunchConfig) -> str:

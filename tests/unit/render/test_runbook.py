@@ -76,7 +76,8 @@ def test_it_names_every_server_digest_and_finding(name: str) -> None:
     for launch in launches:
         assert launch.digest in text
         assert launch.container_name in text
-    assert all(code in text for code in TABLE)
+    vllm = name == "spark-pair-v4-flash"
+    assert all((code in text) is (vllm or not code.startswith("VLLM_")) for code in TABLE)
 
 
 def test_a_pair_of_sparks_gets_its_network_and_power_checks() -> None:
