@@ -241,8 +241,8 @@ def _sparks(deployment: Deployment) -> Iterator[str]:
     if fabric:
         yield (
             "The fabric: `state UP` and `mtu 9000`, `PORT_ACTIVE` for both rails (two devices), and"
-            " large packets pass unfragmented (0 % lost). Half the speed of one stream with all well"
-            " in aggregate means that the hosts do not speak RDMA over both rails."
+            " large packets pass unfragmented (0 % lost). Half the speed of one stream with all"
+            " well in aggregate means that the hosts do not speak RDMA over both rails."
         )
         yield _block(
             *(_on(host, f"ip -s link show {host.fabric_interface}") for host in fabric),
