@@ -90,6 +90,11 @@ def cache_map(summary: Summary) -> tuple[Figure, ...]:
         for condition in summary.conditions
         if (points := _points(summary, talk, condition))
     }
-    caption = "The prompt of each turn: tokens taken from the cache and tokens processed."
-    figure = ("cache-map", panels)
-    return (stacked_bars(*figure, x="turn", y="prompt tokens", caption=caption),) if panels else ()
+    if not panels:
+        return ()
+    return (
+        stacked_bars(
+            "cache-map", panels, x="turn", y="prompt tokens", across=len(summary.conditions),
+            caption="The prompt of each turn: tokens taken from the cache and tokens processed.",
+        ),
+    )  # fmt: skip

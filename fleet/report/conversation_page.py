@@ -16,7 +16,7 @@ from fleet.report.page import (
     Text,
     Transcript,
 )
-from fleet.report.words import NONE, estimate, number, percent
+from fleet.report.words import NONE, estimate, moment, number, percent
 from fleet.sizes import ByteSize
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def conversation_page(found: ConversationRun) -> Page:
         title=f"Conversations on {', '.join(run.get('deployments', ['?']))}",
         lead=_lead(found),
         facts=(
-            ("Started", str(run.get("started", NONE))),
+            ("Started", moment(run.get("started"))),
             ("Mode", str(run.get("mode", NONE))),
             ("Tokens of an answer", str(run.get("generate", NONE))),
             ("Repeats", str(found.summary.repeats)),

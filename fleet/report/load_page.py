@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.report.page import Bullets, Code, Page, Section, Table
 from fleet.report.plots import points
-from fleet.report.words import NONE, number, percent
+from fleet.report.words import NONE, moment, number, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def load_page(run: Mapping[str, Any], asked: Sequence[Answered], summary: LoadSu
         lead=f"{summary.throughput:.1f} tokens a second from {summary.requests} requests "
         f"({summary.failed} failed) in {summary.seconds:.1f} s; {way}.",
         facts=(
-            ("Started", str(run.get("started", NONE))),
+            ("Started", moment(run.get("started"))),
             ("Workload", str(shape.get("name", NONE))),
             ("Prompt tokens", str(shape.get("prompt_tokens", NONE))),
             ("Shared of them", str(shape.get("shared_prefix_tokens", NONE))),
@@ -53,7 +53,7 @@ def raw_page(run: Mapping[str, Any], rows: Sequence[RawRow]) -> Page:
     return Page(
         title=f"llama-bench on {run.get('deployment', NONE)}",
         lead=", ".join(f"{row.name} {row.mean:.1f} tok/s" for row in rows),
-        facts=(("Started", str(run.get("started", NONE))),),
+        facts=(("Started", moment(run.get("started"))),),
         sections=(
             Section(
                 title="Tests",

@@ -45,6 +45,7 @@ _STYLE: Any = {  # the keys' type is a list of all that matplotlib knows
 _COLOURS = ("#7d8590", "#3b8fd4", "#d9730d", "#1f9d74", "#c2609a", "#a08b1c", "#7b6fd0", "#b5523f")
 _LINES = ("-", "--", "-.", ":")
 _INCH = 3.1
+_WIDEST = 11.0
 _DPI = 110
 _ID = re.compile(r' id="([^"]+)"')
 _REFERENCE = re.compile(r"#([\w.-]+)")
@@ -139,10 +140,11 @@ def stacked_bars(
     x: str,
     y: str,
     caption: str,
+    across: int,
 ) -> Figure:
-    """Draw bars for each panel: its series stacked in their order, one bar a position."""
+    """Draw bars for each panel, `across` in a row: series stacked in order, a bar a position."""
     with mpl.rc_context(_STYLE):
-        canvas, axes = _panels(panels, height=2.3, share_y=True)
+        canvas, axes = _panels(panels, height=2.0, across=across, share_y=True)
         for axis, (title, series) in zip(axes, panels.items(), strict=True):
             base: list[float] = [0.0] * max((len(v) for v in series.values()), default=0)
             for place, (label, heights) in enumerate(series.items()):
@@ -175,6 +177,8 @@ def points(
             line = "-" if label in joined else "none"
             axis.plot(across, up, marker="o", markersize=4, linestyle=line, label=label,
                       color=_colour(place))  # fmt: skip
+        if all(spot[0].is_integer() for spots in groups.values() for spot in spots):
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_xlabel(x)
         axis.set_ylabel(y)
         _legend(canvas, axis)
@@ -182,12 +186,12 @@ def points(
 
 
 def _panels(
-    panels: Mapping[str, object], *, height: float, share_y: bool = False
+    panels: Mapping[str, object], *, height: float, across: int = 3, share_y: bool = False
 ) -> tuple[Canvas, list[Axes]]:
     count = max(len(panels), 1)
-    across = min(count, 3)
+    across = min(count, across, 4)
     down = -(-count // across)
-    size = (max(_INCH * across, 4.6), height * down)
+    size = (min(max(_INCH * across, 4.6), _WIDEST), height * down)
     canvas = Canvas(figsize=size, layout="constrained")
     grid = canvas.subplots(down, across, squeeze=False, sharey=share_y)
     axes = list(grid.flat)

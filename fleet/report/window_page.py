@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.report.page import Bullets, Page, Section, Table
 from fleet.report.plots import Line, curves
-from fleet.report.words import NONE, number, percent
+from fleet.report.words import NONE, moment, number, percent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,7 +31,7 @@ def window_page(run: Mapping[str, Any], window: Window) -> Page:
         f"{number(window.cached_tokens, 0)} from the cache, and "
         f"{number(window.generated_tokens, 0)} generated.",
         facts=(
-            ("Started", str(run.get("started", NONE))),
+            ("Started", moment(run.get("started"))),
             ("Looks", f"{window.scrapes}, {window.down} without an answer"),
             ("Restarts", str(window.restarts)),
             ("Requests", number(window.requests, 0)),

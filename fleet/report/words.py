@@ -15,6 +15,14 @@ def number(value: float | None, digits: int = 1, unit: str = "") -> str:
     return NONE if value is None else f"{value:,.{digits}f}{unit}"
 
 
+def moment(said: object) -> str:
+    """Return an ISO time of UTC as people write it, anything else as it is."""
+    day, t, rest = str(said or NONE).partition("T")
+    return (
+        f"{day} {rest.removesuffix('+00:00')} UTC" if t and rest.endswith("+00:00") else str(said)
+    )
+
+
 def percent(value: float | None, digits: int = 0) -> str:
     """Return a share as per cent."""
     return NONE if value is None else f"{value * 100:.{digits}f}%"
