@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -58,8 +57,7 @@ def test_layers_run_on_both_and_a_dead_worker_is_noticed(pair: Town) -> None:
     assert "h1/head: no-systemd" in [each["name"] for each in told["checks"]]
 
     names = [each["Names"][0] for each in pair.containers(worker)]
-    worker.run(f"podman kill {names[0]}")
-    time.sleep(0.5)
+    worker.run(f"podman kill {names[0]}; podman wait {names[0]}")
 
     code, told = pair.fleet("check", NAME)
     failed = {each["name"] for each in told["checks"] if not each["ok"]}

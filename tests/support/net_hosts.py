@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 PROGRAMS = ("ip", "nsenter", "unshare", "sshd", "ssh", "ssh-keygen", "podman")
 NETWORKS = range(1, 250)
-READY_S = 10.0
+READY_S = 60.0  # a bound for what never comes, on a machine with other work too
+CONNECT_S = 20
 
 
 @dataclass(kw_only=True, slots=True)
@@ -64,21 +65,27 @@ class NetHost:
 
     def power_off(self) -> None:
         """End every process of the host at once, as a power cut does."""
-        for pid in self.processes():
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        deadline = time.monotonic() + READY_S
+        # again and again: what forks while it is looked at is seen by the next look
+        while left := self.processes():
+            for pid in left:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if self.sshd is not None:
+                self.sshd.poll()  # a child that is not waited for stays in the list
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"processes of {self.name} do not end: {left}")
+            time.sleep(0.02)
         if self.sshd is not None:
             self.sshd.wait()
-        while self.processes():
-            time.sleep(0.02)
         self._forget_containers()
 
     def _forget_containers(self) -> None:
         """Clear what a reboot clears in the network: rules and bridges of dead containers."""
         inside = ["nsenter", f"--net=/run/netns/{self.namespace}"]
         for words in (
-            ["iptables", "-t", "nat", "-F"],
-            ["iptables", "-F"],
+            ["iptables", "--wait", "20", "-t", "nat", "-F"],
+            ["iptables", "--wait", "20", "-F"],
             ["ip", "link", "delete", "podman0"],
         ):
             with suppress(Missing):
@@ -102,7 +109,7 @@ class NetHost:
         return [
             "-F", "none", "-i", str(self.key_file), "-o", "BatchMode=yes",
             "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "ControlPath=none",
-            "-o", "ConnectTimeout=2",
+            "-o", f"ConnectTimeout={CONNECT_S}",
         ]  # fmt: skip
 
     def processes(self) -> list[int]:

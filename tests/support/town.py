@@ -104,6 +104,7 @@ class Town:
         ) as stranger:
             try:
                 while host.run(f"ss -Hltn sport = :{port}").stdout == "":
+                    assert stranger.poll() is None, "it could not take the port"
                     time.sleep(0.05)
                 yield
             finally:

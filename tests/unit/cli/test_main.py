@@ -159,6 +159,17 @@ def test_a_pipe_that_closes_is_no_failure() -> None:
     assert b"Exception" not in said
 
 
+def _opened_when_read(fifo: Path) -> int:
+    """Open a pipe for writing as soon as somebody reads it."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+
 def test_a_real_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     fifo = tmp_path / "p.yaml"
     os.mkfifo(fifo)
@@ -167,9 +178,10 @@ def test_a_real_ctrl_c_ends_with_130(tmp_path: Path) -> None:
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     ) as process:  # fmt: skip
-        time.sleep(1.5)  # it now waits for the other end of the pipe
+        end = _opened_when_read(fifo)  # it now waits for what comes through the pipe
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
+        os.close(end)
 
     assert process.returncode == 130
     assert "Traceback" not in err
