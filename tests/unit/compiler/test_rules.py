@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +14,9 @@ from fleet.facts.known_builds import build_facts
 from fleet.profiles.kinds import Tls
 from fleet.sizes import GIB, ByteSize
 from support.deployments import HERE, HOSTS, WITH_CUDA, deployment, launch, launches, value_of
+
+if TYPE_CHECKING:
+    from fleet.facts.host_facts import HostFacts
 
 pytestmark = pytest.mark.pure
 
@@ -176,6 +180,30 @@ def test_rpc_workers_come_first_and_stay_on_the_fabric() -> None:
     assert value_of(head, "--rpc") == "10.0.0.2:50052"
     assert value_of(head, "--device") == "RPC0"
     assert "rpc-open" in [warning.code for warning in worker.warnings]
+
+
+@pytest.mark.parametrize(
+    ("head", "worker", "layers", "warned"),
+    [
+        (HERE, HERE, "30", True),  # each CPU its share
+        (HERE, WITH_CUDA, "all", False),  # no layer waits for the head's CPU
+        (WITH_CUDA, HERE, "all", False),
+        (WITH_CUDA, WITH_CUDA, "all", False),
+    ],
+)
+def test_a_head_without_an_accelerator_leaves_the_layers_to_who_has_one(
+    head: HostFacts, worker: HostFacts, layers: str, warned: bool
+) -> None:
+    wanted = deployment({}, architecture="deepseek-v3.2", hosts=HOSTS, topology="rpc")
+    _, compiled = compile_deployment(
+        wanted, hosts={"a": head, "b": worker}, model=None,
+        build=build_facts("llama.cpp", "b11549"),
+    )  # fmt: skip
+
+    assert value_of(compiled, "-ngl", "--gpu-layers", "--n-gpu-layers") == layers
+    said = [each.message for each in compiled.warnings if each.code == "rpc-layers"]
+    assert bool(said) is warned
+    assert all("stay on the head's CPU" in each for each in said)
 
 
 @pytest.mark.parametrize("address", [None, "0.0.0.0", "::"])  # noqa: S104 - refused
