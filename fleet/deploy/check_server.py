@@ -58,13 +58,15 @@ def _server_checks(
     if seen.health != "ready" or launch.role != "server":
         return
     yield _context(seen, launch, rim)
-    yield _answer(seen, launch, rim)
+    prefix = prepared.deployment.shared_prefix if prepared is not None else None
+    if prepared is None or prefix is None:
+        yield _answer(seen, launch, rim)
+    else:
+        yield from _prefix(prefix, seen, launch, prepared, rim)
     if launch.secrets:
         yield _key_is_asked(seen, launch, rim)
     if prepared is not None:
         yield from memory_checks(seen.server, launch, prepared, rim, _who(launch))
-        if prepared.deployment.shared_prefix is not None:
-            yield _prefix(prepared.deployment.shared_prefix, seen, launch, prepared, rim)
     changed = ", ".join(f"{d.setting} is {d.running}, wanted {d.wanted}" for d in seen.drift)
     yield Check(
         name=f"{_who(launch)}: settings", ok=not seen.drift,
@@ -115,32 +117,42 @@ def _context(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
 
 
 def _answer(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
-    name = f"{_who(launch)}: completion"
     try:
         first_request(launch, client_of(seen.server, rim))
     except OutsideError as error:
-        fix = f"`fleet restart {launch.deployment}`"
-        return Check(name=name, ok=False, message=str(error), fix=fix)
-    return Check(name=name, ok=True, message="answers a request")
+        return _answered(launch, str(error))
+    return _answered(launch)
+
+
+def _answered(launch: LaunchConfig, error: str = "") -> Check:
+    return Check(
+        name=f"{_who(launch)}: completion", ok=not error, message=error or "answers a request",
+        fix=f"`fleet restart {launch.deployment}`",
+    )  # fmt: skip
 
 
 def _prefix(
     prefix: SharedPrefix, seen: Seen, launch: LaunchConfig, prepared: Prepared, rim: Rim
-) -> Check:
-    """Look whether the shared prefix is still reused; prime it again when it is not."""
-    name = f"{_who(launch)}: shared prefix"
+) -> Iterator[Check]:
+    """Look whether the shared prefix is still reused; prime it again when it is not.
+
+    That is a request too: another one would push the prefix out of a single slot.
+    """
     try:
         report = keep_primed(
             prefix, client_of(seen.server, rim), read_text=read_text,
             slot_files=has_slot_files(prepared), memory=memory_of_launch(prepared),
         )  # fmt: skip
     except OutsideError as error:
-        return Check(name=name, ok=False, message=str(error), fix=f"`fleet logs {launch.server}`")
+        yield _answered(launch, str(error))
+        return
+    yield _answered(launch)
     message = f"{report.reused} of {report.prefix_tokens} tokens reused"
     if report.outcome != "not-needed":
         message = f"{report.before} were reused; {report.outcome} again: {message}"
-    fix = "" if report.outcome != "cannot-help" else report.why
-    return Check(name=name, ok=report.outcome != "cannot-help", message=message, fix=fix)
+    ok = report.outcome != "cannot-help"
+    name, fix = f"{_who(launch)}: shared prefix", "" if ok else report.why
+    yield Check(name=name, ok=ok, message=message, fix=fix)
 
 
 def _key_is_asked(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:

@@ -4,6 +4,7 @@
 |-------------------------------------------|--------------------------------------------------|
 | slot files were restored and are reused   | nothing more: `restored`                         |
 | a second request reuses the prefix anyway | nothing: `not-needed` (only with `look_before`)  |
+| ... because it was primed before          | nothing: `held`                                  |
 | else                                      | send the prefix to each slot and probe: `primed` |
 | less is reused afterwards                 | `cannot-help` (`primed` from a half on): why,    |
 |                                           | and which setting would help                     |
@@ -22,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -39,11 +41,13 @@ if TYPE_CHECKING:
     from fleet.profiles.kinds import SharedPrefix
     from fleet.profiles.settings_table import SettingScalar
 
-Outcome = Literal["primed", "restored", "not-needed", "cannot-help"]
+Outcome = Literal["primed", "held", "restored", "not-needed", "cannot-help"]
 ANY_SLOT = -1
+SAMPLE = 64  # words, to see how many tokens a word has
 SHORT_TAIL = 8  # tokens; what a request adds that only asks how much is reused
 CHOSEN: Mapping[Outcome, str] = {
-    "primed": "primed", "restored": "slot file", "not-needed": "default", "cannot-help": "none",
+    "primed": "primed", "held": "primed", "restored": "slot file", "not-needed": "default",
+    "cannot-help": "none",
 }  # fmt: skip
 WORDS = ("north", "river", "amber", "seven", "window", "quiet", "stone", "market")
 INSTEAD: Mapping[str, str] = {
@@ -158,8 +162,8 @@ def prime(
     if look_before:
         first, second = _look(server, messages, prefix, tokens, tail_tokens)
         if second.enough:
-            why = _WHY_HELD if first.enough else _WHY_ENOUGH["not-needed"]
-            return replace(_enough("not-needed", (second,)), why=why)
+            primed = first.enough and not _by_itself(prefix, memory)
+            return _enough("held" if primed else "not-needed", (second,))
         before = second.reused
     for slot in asked:
         _ask(server, slot, tokens)
@@ -196,8 +200,18 @@ def keep_primed(
 
 
 def proof_tail(memory: Memory) -> int:
-    """Return how long a tail must be to prove priming, in tokens."""
-    return SHORT_TAIL + (0 if memory.rewinds else memory.ubatch)
+    """Return how long a tail must be to prove priming, in tokens: beyond the live window."""
+    if memory.rewinds:
+        return SHORT_TAIL
+    return SHORT_TAIL + max(memory.ubatch, memory.live_cells - memory.window)
+
+
+def _by_itself(prefix: SharedPrefix, memory: Memory) -> bool:
+    """Whether the shared part is found unprimed: where a message begins, or anywhere."""
+    at_message = prefix.system is not None or (
+        bool(prefix.messages) and prefix.messages[-1].get("role") != "user"
+    )
+    return at_message or memory.rewinds or memory.cuts_back
 
 
 def careful_memory(
@@ -240,9 +254,9 @@ def _slots_to_ask(server: PromptServer, memory: Memory) -> tuple[int, ...]:
 _WHY_ENOUGH: Mapping[Outcome, str] = {
     "not-needed": "priming is not needed here: a second request reuses the shared part by itself "
     "(it ends where this build makes a checkpoint, or the cache goes back to any token)",
+    "held": "it was primed before, and requests reuse it",
     "restored": "the saved slots were restored and reuse the shared part",
 }
-_WHY_HELD = "the shared part is reused already: it was primed, or requests left it there"
 _WHY_PRIMED = "the prefix was sent to each slot; requests that differ after it now reuse it"
 
 
@@ -314,11 +328,12 @@ def _look(
 ) -> tuple[SlotReuse, SlotReuse]:
     """Send two requests as clients do, each with an ending of its own."""
     found = []
+    words = math.ceil(tail_tokens * SAMPLE / len(server.tokenize(_tail(1, SAMPLE))))
     for seed in (1, 2):
-        tail = f"{seed} {_tail(seed, tail_tokens)}"
+        tail = f"{seed} {_tail(seed, words)}"
         if prefix.file is not None:
             body: dict[str, Any] = {"prompt": messages[0]["content"] + tail, "n_predict": 1}
-            answer = server.completion(body | {"cache_prompt": True})
+            answer = server.completion(body)
         else:
             answer = server.chat({"messages": _with_tail(messages, tail), "max_tokens": 1})
         found.append(_reuse(0, _cached(answer), tokens))
@@ -350,7 +365,7 @@ def _tail_tokens(server: PromptServer, seed: int, count: int) -> list[int]:
 
 def _ask(server: PromptServer, slot: int, tokens: Sequence[int]) -> int:
     """Send `tokens` to `slot` (-1: any) and return how many of them were reused."""
-    body = {"prompt": list(tokens), "n_predict": 1, "cache_prompt": True, "id_slot": slot}
+    body = {"prompt": list(tokens), "n_predict": 1, "id_slot": slot}
     return _cached(server.completion(body))
 
 

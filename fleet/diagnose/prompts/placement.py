@@ -95,7 +95,8 @@ def memory_of(
         unified=settings.get("kv_unified") is True,
         full_window=settings.get("swa_full") is True,
         spacing=int(interval or (256 if spaced and early else 8192)),
-        checkpoints=engine != "llama.cpp" or not build or "--swa-checkpoints" in build,
+        checkpoints=settings.get("swa_checkpoints") != 0
+        and (engine != "llama.cpp" or not build or "--swa-checkpoints" in build),
         cuts_back=early,
         spaced=bool(spaced),
         keeps_window=ours is None or ours.changed(*_CUT_WINDOW) is not True,
