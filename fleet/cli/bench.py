@@ -62,7 +62,7 @@ Out = Annotated[
 def bench(
     names: Annotated[
         list[str],
-        typer.Argument(metavar="NAME...", autocompletion=profile_names("deployment")),
+        typer.Argument(metavar="NAME", autocompletion=profile_names("deployment")),
     ],
     suite: Annotated[str, typer.Option(help=", ".join(SUITES))] = "conversation",
     only: Annotated[str, typer.Option(metavar="C0,C1,...", help="Only these conditions")] = "",

@@ -138,7 +138,9 @@ def comparison_json(found: Comparison, before: Path, after: Path) -> dict[str, A
 def _value(value: float | None, unit: str) -> str:
     if unit == "share":
         return percent(value, 2)
-    return number(value, 3 if unit == "s" else 2, f" {unit}" if unit and value is not None else "")
+    whole = value is not None and float(value).is_integer()
+    digits = 3 if unit == "s" else 0 if whole else 2
+    return number(value, digits, f" {unit}" if unit and value is not None else "")
 
 
 def _three(values: Sequence[float | None]) -> tuple[float | None, ...]:

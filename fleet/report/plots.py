@@ -116,7 +116,7 @@ def heat_map(
     colours = mpl.colormaps["PuOr" if centre is not None else "YlGnBu"]
     norm = mpl.colors.Normalize(low, high if high > low else low + 1)
     with mpl.rc_context(_STYLE | {"axes.grid": False}):
-        size = (1.9 + 1.0 * len(columns), 0.7 + 0.42 * len(rows))
+        size = (1.4 + 0.9 * len(columns), 0.7 + 0.42 * len(rows))
         canvas = Canvas(figsize=size, layout="constrained")
         axis = canvas.subplots()
         axis.pcolormesh(numbers, cmap=colours, norm=norm, edgecolors="#80808055")
