@@ -17,6 +17,7 @@ from fleet.cli.tuned_words import tuned_words
 from fleet.deploy.bring_up import BroughtUp, UpOptions, bring_up
 from fleet.deploy.generations import Origin
 from fleet.deploy.rim import Rim
+from fleet.effects.machine import LOCAL
 from fleet.errors import UserError
 from fleet.profiles.kinds import RuntimeName
 
@@ -157,10 +158,15 @@ def _print_brought_up(done: BroughtUp, *, dry_run: bool) -> None:
         console.print(f"{report.outcome}: {reused}; {report.why}", markup=False)
     console.print(tuned_words(done.deployment, done.tuned, Rim()), markup=False)
     for ready in done.ready:
-        console.print(ready_words(ready), markup=False)
+        console.print(f"{_of(ready.host)}{ready_words(ready)}", markup=False)
     for server in done.servers:
         if server.url:
-            console.print(f"ready: {server.url}", markup=False)
+            console.print(f"ready: {_of(server.host)}{server.url}", markup=False)
+
+
+def _of(host: str) -> str:
+    """Return the host's name before what is said of it; nothing for this machine."""
+    return "" if host == LOCAL else f"{host}: "
 
 
 def ready_words(ready: Ready) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fleet.cli.load import load_library
@@ -44,7 +45,9 @@ def validate_files(files: Sequence[str], extra_folders: Sequence[str]) -> tuple[
         return tuple(_check(source, at_hand) for source in at_hand.sources)
     read = [_read(file) for file in files]
     sources = [source for source in read if isinstance(source, ProfileSource)]
-    library = ProfileLibrary([*sources, *at_hand.sources])
+    named = {Path(source.file).resolve() for source in sources}
+    others = [each for each in at_hand.sources if Path(each.file).resolve() not in named]
+    library = ProfileLibrary([*sources, *others])
     return tuple(
         source if isinstance(source, CheckedFile) else _check(source, library) for source in read
     )

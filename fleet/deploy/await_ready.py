@@ -49,6 +49,7 @@ class Ready:
     load_s: float
     context: int | None
     first_request: Timings | None
+    host: str = "local"
 
 
 def await_ready(
@@ -87,7 +88,7 @@ def await_ready(
         clock.sleep(LOOK_AT_PROCESS_S)  # a crash cuts the connection before the process is gone
         check_alive(launch, server, host)
         raise
-    return Ready(load_s=load_s, context=context, first_request=answered)
+    return Ready(load_s=load_s, context=context, first_request=answered, host=launch.host)
 
 
 def load_bound(model_bytes: int, disk: Bandwidth | None) -> float:

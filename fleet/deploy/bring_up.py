@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,8 +33,7 @@ from fleet.errors import FleetError, NotAsWanted, OutsideError, UserError
 from fleet.observe.server_client import ServerClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
     from fleet.compiler.launch_config import LaunchConfig
@@ -111,7 +110,7 @@ def bring_up(
         message = f"the runtime `{runtime}` knows this machine alone"
         raise UserError(message, where="--hosts", fix="name `hosts:` in the deployment")
     work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
-    with _lock(deployment.name, rim, options, progress):
+    with locked(deployment.name, rim, progress, options):
         prepared = prepare(
             deployment, runtime=runtime, rim=rim, progress=progress, use_tuned=options.use_tuned,
             here_only=options.dry_run,
@@ -121,7 +120,7 @@ def bring_up(
         primed: tuple[PrimeReport, ...] = ()
         if not options.dry_run:
             check_fit(prepared)
-            _ask(changes, options)
+            ask(changes, options)
             ready, primed = _converge(prepared, changes, work, options)
     return BroughtUp(
         deployment=deployment.name,
@@ -150,7 +149,7 @@ def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer
     if record is None and not work.mine(name):
         fix = "`fleet status` lists what is recorded or running"
         raise UserError("nothing of that name was brought up", where=name, fix=fix)
-    with held(deployment_folder(rim.folders, name) / "lock", wait_s=30.0, on_wait=progress):
+    with locked(name, rim, progress):
         ended = work.mine(name)
         if record is not None:
             down = replace(record, wanted="down", at=rim.clock.now().isoformat())
@@ -177,13 +176,35 @@ def start_generation(
     work = Work(
         rim=rim, progress=progress, host=local_host(made.runtime, rim), runtime=made.runtime
     )
-    with held(deployment_folder(rim.folders, name) / "lock", wait_s=30.0, on_wait=progress):
+    with locked(name, rim, progress):
         record = read_record(rim.folders, name)
         origin = record.origin if record else None
         return work.replace_all(
             made, work.mine(name), bound_s=load_bound(0, None),
             finish=lambda: work.record(name, made.number, origin=origin),
         )  # fmt: skip
+
+
+def ask(changes: Sequence[Change], options: UpOptions) -> None:
+    """Ask before a serving server is stopped or replaced. Raises `NotAsWanted`."""
+    disturbing = tuple(change for change in changes if change.disturbs)
+    if disturbing and not options.confirm(disturbing):
+        what = "; ".join(f"{e.action} {e.server} on {e.host}: {e.why}" for e in disturbing)
+        raise NotAsWanted(f"this would stop a serving server ({what})", fix="say `--yes` to do it")
+
+
+@contextmanager
+def locked(
+    name: str, rim: Rim, progress: Progress, options: UpOptions | None = None
+) -> Iterator[None]:
+    """Hold the deployment's lock; a dry run changes nothing and needs none."""
+    chosen = options or UpOptions()
+    if chosen.dry_run:
+        yield
+        return
+    path = deployment_folder(rim.folders, name) / "lock"
+    with held(path, wait_s=chosen.lock_wait_s, on_wait=progress):
+        yield
 
 
 def _on_hosts() -> ModuleType:
@@ -378,19 +399,3 @@ def _prime(prepared: Prepared, work: Work) -> tuple[PrimeReport, ...]:
         )
         for client in clients
     )
-
-
-def _ask(changes: tuple[Change, ...], options: UpOptions) -> None:
-    disturbing = tuple(change for change in changes if change.disturbs)
-    if disturbing and not options.confirm(disturbing):
-        what = "; ".join(f"{each.action} {each.server}: {each.why}" for each in disturbing)
-        raise NotAsWanted(f"this would stop a serving server ({what})", fix="say `--yes` to do it")
-
-
-def _lock(
-    name: str, rim: Rim, options: UpOptions, progress: Progress
-) -> AbstractContextManager[None]:
-    if options.dry_run:
-        return nullcontext()
-    path = deployment_folder(rim.folders, name) / "lock"
-    return held(path, wait_s=options.lock_wait_s, on_wait=progress)

@@ -84,12 +84,16 @@ def _alive(seen: Seen, rim: Rim) -> Check:
     live = server.state in {"running", "starting"}
     fix = f"`fleet up {server.deployment}`"
     message: str = server.state
-    if not live and seen.wanted_up:
+    if server.state == "unknown":
+        message, fix = "unknown: its host does not answer", f"`fleet doctor {server.host}`"
+    elif not live and server.container is None and server.pid is None:
+        message = f"{server.state}: nothing of it is there"
+    elif not live and seen.wanted_up:
         runtime: RuntimeName = "ansible" if server.host != LOCAL else _runtime_here(server)
         host = local_host(runtime, rim)
         failure = classify(tuple(host.logs(server)), server.exit_code)
         message = f"{server.state}: {failure.message} {failure.line}".strip()
-    ok = live == seen.wanted_up
+    ok = live == seen.wanted_up and server.state != "unknown"
     return Check(name=f"{_who(server)}: process", ok=ok, message=message, fix=fix)
 
 

@@ -42,7 +42,8 @@ class Seen:
         """Whether nothing needs doing about this server."""
         live = self.server.state in {"running", "starting"}
         if not self.wanted_up:
-            return not live
+            # on a host that does not answer it may still run
+            return not live and self.server.state != "unknown"
         return live and self.health == "ready" and not self.drift
 
 

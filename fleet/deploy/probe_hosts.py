@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -9,7 +10,7 @@ from fleet.deploy.ansible_host import shared_session
 from fleet.effects.files import write_atomically
 from fleet.effects.machine import LOCAL
 from fleet.effects.ssh import on_each
-from fleet.errors import FleetError
+from fleet.errors import FleetError, UserError
 from fleet.observe.probe_host import probe_host
 from fleet.sizes import Bandwidth
 
@@ -78,7 +79,10 @@ def measure_bandwidth(
 
 
 def save_hardware(name: str, text: str, *, rim: Rim) -> str:
-    """Write a hardware profile among the user's own; return its path."""
+    """Write a hardware profile among the user's own; return its path. Raises `UserError`."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        fix = "use letters, digits, `.`, `_` and `-`"
+        raise UserError(f"`{name}` is no name of a profile", where="--save", fix=fix)
     path = rim.folders.config / "profiles" / f"{name}.yaml"
     write_atomically(path, text)
     return str(path)

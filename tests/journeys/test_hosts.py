@@ -523,12 +523,16 @@ def test_a_host_without_power_is_named_and_caught_up_later(pair: Town) -> None:
     pair.write(**at_once(pair), settings={"ctx_size": 1536})
 
     try:
+        checked = pair.fleet("check", NAME)
         code, told = pair.fleet("up", NAME, "--yes")
         # once it is named no more, it is in nobody's way
         pair.write(hosts=[pair.target(there)], settings={"ctx_size": 1536})
         without = pair.fleet("up", NAME)
     finally:
         dark.power_on()
+    silent = {each["name"]: each for each in checked[1]["checks"]}["h3/server: process"]
+    assert (checked[0], silent["ok"]) == (1, False), checked
+    assert "does not answer" in silent["message"]
     assert (without[0], [e["action"] for e in without[1]["changes"]]) == (0, ["keep"]), without
     assert (code, told["error"]["where"]) == (5, "h3")
     assert "the others are as wanted: h2" in told["error"]["message"]
