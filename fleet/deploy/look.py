@@ -9,7 +9,7 @@ from fleet.deploy.api_keys import read_key
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import read_generations, read_record, recorded
 from fleet.deploy.plan_changes import drift
-from fleet.errors import FleetError, UserError
+from fleet.errors import FleetError, OutsideError, UserError
 from fleet.observe.observation import RunningServer
 from fleet.observe.server_client import ServerClient
 
@@ -102,9 +102,15 @@ def last_servers(name: str, rim: Rim) -> tuple[ServerHost, tuple[RunningServer, 
 
 
 def client_of(server: RunningServer, rim: Rim) -> ServerClient:
-    """Return a client for a server of fleet's, with its key if it has one."""
+    """Return a client for a server of fleet's, with its key if it has one.
+
+    Raises `OutsideError` for a server that was stopped: it has no address.
+    """
+    if server.asked_at is None:
+        fix = f"`fleet up {server.deployment}`"
+        raise OutsideError("the server does not run", where=server.deployment, fix=fix)
     key = read_key(rim.folders, server.deployment)
-    return ServerClient(url=server.asked_at or "", http=rim.http, api_key=key)
+    return ServerClient(url=server.asked_at, http=rim.http, api_key=key)
 
 
 def _seen(
