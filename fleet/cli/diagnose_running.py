@@ -43,10 +43,11 @@ def diagnose_running(name: str, window: str) -> Diagnosis:
     seconds = window_seconds(window)
     rim = Rim()
     host, server = last_server(name, rim)
-    first = _scrape(server, rim)
-    if seconds:
+    first = scrape(server, rim)
+    second = None
+    if seconds and _runs(server):
         rim.clock.sleep(seconds)
-    second = _scrape(server, rim) if seconds else None
+        second = scrape(server, rim)
     tally = TaskTally()
     reading = read_log(_chunks(host.logs(server)), tally.add)
     add_live(reading, first, second)
@@ -72,9 +73,9 @@ def window_seconds(text: str) -> float:
     return float(found[1]) * UNITS[found[2]]
 
 
-def _scrape(server: RunningServer, rim: Rim) -> LiveScrape:
+def scrape(server: RunningServer, rim: Rim) -> LiveScrape:
     """Ask the server what it knows; each question that fails is told apart."""
-    if server.url is None or server.state not in {"running", "starting"}:
+    if not _runs(server):
         return LiveScrape(missing=(f"the server is {server.state}: only its log was read",))
     client = client_of(server, rim)
     missing: list[str] = []
@@ -85,6 +86,10 @@ def _scrape(server: RunningServer, rim: Rim) -> LiveScrape:
         metrics=read_metrics_page(page or ""),
         missing=tuple(missing),
     )
+
+
+def _runs(server: RunningServer) -> bool:
+    return server.url is not None and server.state in {"running", "starting"}
 
 
 def _asked(ask: Callable[[], T], part: str, missing: list[str]) -> T | None:
