@@ -84,7 +84,8 @@ def prepare_hosts(
     if not sights:
         raise next(iter(silent.values()))
     facts = here.facts if here else _facts_there(group, sights, files)
-    if facts is None and not here_only and deployment.engine.engine != "vllm":
+    lacking = facts is None or (here is None and _lack(deployment, sights, files))
+    if lacking and not here_only and deployment.engine.engine != "vllm":
         here = ensure_model(deployment.model, rim=rim, progress=progress)
         facts = here.facts
         folder, files = host_files(deployment, here, rim)
@@ -213,6 +214,20 @@ def _facts_there(
             ]
             return model_facts_from_gguf(headers, files=paths)
     return None
+
+
+def _lack(
+    deployment: Deployment, sights: Mapping[str, HostSight], files: Sequence[HostFile]
+) -> bool:
+    """Whether a host that reads the model lacks some of it, and it can be fetched."""
+    readers = deployment.hosts[:1] if deployment.topology == "rpc" else deployment.hosts
+    places = [file.place for file in files if file.setting is None]
+    return deployment.model.path is None and any(
+        sights[host.name].at(place) not in sights[host.name].sizes
+        for host in readers
+        if host.name in sights
+        for place in places
+    )
 
 
 def _reader(commands: SshCommands, path: str) -> Callable[[int, int], bytes]:

@@ -96,6 +96,46 @@ def test_up_fetches_checks_and_serves_what_a_word_names(
     assert fleet("models", "list", "--json").json == {"models": []}
 
 
+@pytest.mark.llama
+def test_a_draft_is_fetched_beside_its_model_and_told_from_it(
+    shelf: Path, home: Path, tiny_models: Mapping[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = shelf / "acme" / "Draft-GGUF" / "a-draft-Q4_K_M.gguf"
+    small.parent.mkdir()
+    shutil.copy(tiny_models["draft"], small)
+    profiles = home / "config" / "fleet" / "profiles"
+    profiles.mkdir(parents=True)
+    model = {"repo": REPO, "quant": "Q4_K_M", "draft_repo": "acme/Draft-GGUF"}
+    whole = {
+        "hardware": "auto", "model": "pair", "engine": "embedded", "port": free_port(),
+        "settings": {"ctx_size": 512, "threads": 1},
+    }  # fmt: skip
+    write = {"pair": ("model", {**model, "draft_file": small.name}), "d": ("deployment", whole)}
+    for name, (kind, content) in write.items():
+        text = json.dumps({"kind": kind, "version": 1, "name": name, **content})
+        (profiles / f"{name}.yaml").write_text(text)
+
+    with hub(shelf, monkeypatch):
+        done = fleet("up", "d", "--json")
+    try:
+        assert done.code == 0, done.out
+        folder = models(home) / "pair"
+        assert (folder / "draft" / small.name).exists()
+        # the draft is of the same quantisation and comes first by name
+        log = fleet("logs", "d").out
+        assert f"{folder}/draft/{small.name}" in log
+        assert f"{folder}/tiny-q4_k_m.gguf" in log
+        assert fleet("plan", "d").code == 0
+    finally:
+        fleet("down", "d", "--yes")
+
+    (profiles / "pair.yaml").write_text(json.dumps({"kind": "model", "version": 1, "name": "pair",
+                                                    **model}))  # fmt: skip
+    told = fleet("validate", str(profiles / "pair.yaml"), "--json")
+    assert told.code == 3
+    assert "draft_file" in told.json["files"][0]["errors"][0]["message"]
+
+
 def test_a_cut_fetch_goes_on_where_it_was(
     shelf: Path, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
