@@ -45,7 +45,9 @@ def load_deployment(
     known = library or load_library(profiles)
     words = [_absolute_model(word) for word in sets]
     if is_model(name) and not known.has("deployment", name):
-        written = deployment_of(_absolute(name), taken=lambda word: known.has("deployment", word))
+        written = deployment_of(
+            absolute_model(name), taken=lambda word: known.has("deployment", word)
+        )
         found = resolve_written(known, written, words, runtime=runtime)
     else:
         found = resolve_deployment(known, name, sets=words, runtime=runtime)
@@ -67,10 +69,11 @@ def load_contained(
 def _absolute_model(word: str) -> str:
     """Return a `model=FILE` word with the file as the shell's folder makes it absolute."""
     key, _, value = word.partition("=")
-    return f"{key}={_absolute(value)}" if key == "model" and is_model(value) else word
+    return f"{key}={absolute_model(value)}" if key == "model" and is_model(value) else word
 
 
-def _absolute(model: str) -> str:
+def absolute_model(model: str) -> str:
+    """Return the model that a command line names, its file from the working folder."""
     return model if model.startswith(HUGGING_FACE) else absolute_path(model)
 
 

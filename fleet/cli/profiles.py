@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fleet.cli.load import load_library
+from fleet.cli.load import absolute_model, load_library
 from fleet.cli.options import Json, Profiles, kind_names, profile_names
 from fleet.cli.output import console, print_json, print_table
 from fleet.cli.validate_files import validate_files
@@ -16,6 +16,7 @@ from fleet.effects.folders import config_folder
 from fleet.errors import UserError
 from fleet.profiles.json_schema import json_schema
 from fleet.profiles.kinds import KINDS, Kind
+from fleet.profiles.model_file import is_model
 from fleet.profiles.parse_profile import EXAMPLE
 from fleet.profiles.problems import near_name
 from fleet.profiles.write_deployment import new_deployment
@@ -95,7 +96,9 @@ def init(
 ) -> None:
     """Write a deployment file to go on from."""
     target = to or config_folder() / "profiles" / f"{name}.yaml"
-    text = new_deployment(load_library(profiles or ()), name=name, model=model, hardware=hardware)
+    library = load_library(profiles or ())
+    written = absolute_model(model) if is_model(model) else model
+    text = new_deployment(library, name=name, model=written, hardware=hardware)
     if target.exists():
         fix = "edit it, or write another with `--to FILE`"
         raise UserError("exists already", where=str(target), fix=fix)

@@ -9,7 +9,6 @@ import typer
 
 from fleet.cli.options import Json
 from fleet.cli.output import console, print_json
-from fleet.report.write_report import write_report
 
 app = typer.Typer()
 
@@ -20,6 +19,8 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write DIR/report.html, .md, .csv and DIR/plots/, and print the page's path."""
+    from fleet.report.write_report import write_report  # noqa: PLC0415 - it draws: an optional extra
+
     written = write_report(folder)
     if as_json:
         print_json({

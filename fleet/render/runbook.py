@@ -68,7 +68,9 @@ def _summary(deployment: Deployment, launches: Sequence[LaunchConfig]) -> str:
     if any(each.secrets for each in launches):
         lines += ["", f"Requests need the API key: `fleet key {deployment.name}` prints it."]
     elif all(_loopback(each) for each in launches if each.role == "server"):
-        lines += ["", "It listens on loopback alone; reach it through a tunnel:"]
+        lines += ["", "It listens on loopback alone" + (
+            "; reach it through a tunnel:" if deployment.hosts else "."
+        )]  # fmt: skip
         if deployment.hosts:
             lines += ["", _block(*_tunnels(deployment, launches))]
             lines += ["", "It stays open until Ctrl-C; in another terminal:", ""]

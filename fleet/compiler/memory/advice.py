@@ -118,28 +118,40 @@ def _offload(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:
         if count:
             change = replace(question, cpu_moe_layers=count)
             what = f"the experts of {count} of {layers} layers"
-            used = question.model.n_expert_used / question.model.n_expert
-            why = _read_from_host(what, question, change, used, host)
+            why = _read_from_host(what, question, change, host)
             yield Advice(set={"cpu_moe_layers": count}, fits=True, why=why)
             return
     count = _largest(layers, lambda n: _fits(replace(question, gpu_layers=n), host))
     if count:
         change = replace(question, gpu_layers=count)
         what = f"{layers + 1 - count} of {layers + 1} layers"
-        why = _read_from_host(what, question, change, 1, host)
+        why = _read_from_host(what, question, change, host)
         yield Advice(set={"gpu_layers": count}, fits=True, why=why)
 
 
 def _read_from_host(
-    what: str, question: MemoryQuestion, change: MemoryQuestion, used: float, host: HostFacts
+    what: str, question: MemoryQuestion, change: MemoryQuestion, host: HostFacts
 ) -> str:
     """Say how many bytes each token reads from host memory, and how long that takes at least."""
-    moved = plan_memory(change).host.weights - plan_memory(question).host.weights
-    why = f"{what} ({ByteSize(moved)}) lie in host memory: each token reads "
-    why += f"{ByteSize(round(moved * used))} of it there"
+    moved = _on_host(change) - _on_host(question)
+    experts = moved - (_on_host(_without_experts(change)) - _on_host(_without_experts(question)))
+    model = question.model
+    idle = experts * (1 - model.n_expert_used / model.n_expert) if model.n_expert else 0
+    read = round(moved - idle)
+    why = f"{what} ({ByteSize(moved)}) lie in host memory: each token reads {ByteSize(read)} of it"
+    why += " there"
     if host.memory_bandwidth and not any(gpu.unified for gpu in host.gpus):
-        why += f", at least {moved * used / host.memory_bandwidth * 1000:.1f} ms"
+        why += f", at least {read / host.memory_bandwidth * 1000:.1f} ms"
     return why
+
+
+def _on_host(question: MemoryQuestion) -> int:
+    return plan_memory(question).host.weights
+
+
+def _without_experts(question: MemoryQuestion) -> MemoryQuestion:
+    """Return the question with all experts on the host: what else moves is no expert."""
+    return replace(question, cpu_moe_layers=question.model.n_layer)
 
 
 def _smallest(most: int, good: Callable[[int], bool]) -> int:

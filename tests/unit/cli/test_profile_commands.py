@@ -252,6 +252,16 @@ def test_a_broken_profile_of_the_user_harms_no_other(fleet: Fleet) -> None:
     assert fleet("list").code == 0
 
 
+def test_init_writes_a_model_file_as_the_working_folder_makes_it_absolute(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    answer = fleet("init", "mine", "--model", "./some.gguf", "--on", "auto", "--json")
+
+    assert f"model: {tmp_path}/some.gguf\n" in Path(answer.json["file"]).read_text()
+
+
 def test_init_writes_a_file_that_is_valid_and_asks_before_nothing(fleet: Fleet) -> None:
     answer = fleet("init", "mine", "--model", "qwen2.5-7b", "--on", "gpu-8gb", "--json")
 

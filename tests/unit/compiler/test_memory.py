@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -307,6 +308,15 @@ def test_what_layers_in_host_memory_cost_is_told() -> None:
     # 8 of 128 experts of what moves are read for a token
     assert "GiB) lie in host memory: each token reads" in told["cpu_moe_layers"]
     assert told["cpu_moe_layers"].endswith(" ms")
+
+
+def test_of_layers_with_experts_in_host_memory_a_token_reads_the_used_ones_only() -> None:
+    small = host(3 * 1024)
+
+    told = {min(a.set): a.why for a in advise(ask("gpt-oss-120b", "MXFP4_MOE", 8192), small)}
+
+    lie, read = re.findall(r"([\d.]+) GiB", told["gpu_layers"])
+    assert float(read) < float(lie) / 8
 
 
 @pytest.mark.parametrize("devices", [0, 1])
