@@ -24,6 +24,7 @@ _TRIED = re.compile(r"Tried to allocate (\d+\.?\d*) (GiB|MiB)(?:\. GPU (\d+))?")
 _WHERE = re.compile(r"([\w.+-]+\.(?:c|cc|cpp|cu|cuh|h|hpp|m|mm|comp)):(\d+):")
 _ABORT = re.compile(r"\S+\.(?:c|cc|cpp|cu|cuh|h|hpp|m|mm):\d+: \S")  # what GGML_ABORT prints
 _CUDA = re.compile(r"(?:CUDA|ROCm|HIP|MUSA) error: (.+?)\s*$")
+_SHELL_KILLED = re.compile(r"^Killed\s*$|\d Killed\s{2,}")
 _ARGUMENT = re.compile(r"(?:invalid|unknown) argument: (\S+)")
 _OLD_SPEC = re.compile(r"unknown speculative type: (?:draft|eagle3|ngram_\w+)\s*$")
 REMOVED = re.compile(
@@ -126,15 +127,20 @@ def _crash_place(reading: LogReading, text: str) -> str:
 
 
 def _device_error(reading: LogReading, text: str) -> str | None:
+    if "out of memory" in text:
+        _oom(reading).stage = "compute"
+        reading.saw("oom", reading.lines, text)
     if _WHERE.search(text):
         return _crash_place(reading, text)
     found = _CUDA.search(text)
     crash = reading.crash = reading.crash or Crash()
     crash.error = found[1] if found else None
-    if found and "out of memory" in found[1]:
-        _oom(reading).stage = "compute"
-        reading.saw("oom", reading.lines, text)
     return "crash"
+
+
+def _killed(_reading: LogReading, text: str) -> str | None:
+    """Take what a shell says of a process that the kernel ended, not the word in a sentence."""
+    return "oom-host" if _SHELL_KILLED.search(text) else None
 
 
 def _argument(_reading: LogReading, text: str) -> str:
@@ -183,6 +189,8 @@ TROUBLES = (
     Trouble("exited with code 137", "oom-host"),
     Trouble("status=9/KILL", "oom-host"),
     Trouble("A process of this unit has been killed by the OOM killer", "oom-host"),
+    Trouble("Killed", "oom-host", _killed),
+    Trouble("Insufficient Memory (", "oom", _stage("compute")),
     Trouble("CUDA out of memory", "oom", _torch),
     Trouble("HIP out of memory", "oom", _torch),
     Trouble("GGML_ASSERT", "crash", _crash_place),
@@ -193,8 +201,17 @@ TROUBLES = (
     Trouble("ErrorDeviceLost", "crash"),
     Trouble("device lost on", "crash"),
     Trouble("Segmentation fault", "crash"),
+    Trouble("Illegal instruction", "crash"),
+    Trouble("Bus error", "crash"),
+    Trouble("status=11/SEGV", "crash"),
+    Trouble("exited with code 139", "crash"),
+    Trouble("exited with status 139", "crash"),
     Trouble("terminate called", "crash"),
+    Trouble("terminating due to uncaught", "crash"),
     Trouble("Aborted", "aborted"),
+    Trouble("status=6/ABRT", "aborted"),
+    Trouble("exited with code 134", "aborted"),
+    Trouble("exited with status 134", "aborted"),
     Trouble("Remote RPC server crashed", "crash"),
     Trouble("GGML_ABORT", "crash", _crash_place),
     Trouble("fatal error", "crash", _crash_place),
@@ -206,6 +223,7 @@ TROUBLES = (
     Trouble("failed to initialize CUDA", "cuda-init-failed"),
     Trouble("CUDA driver version is insufficient", "cuda-init-failed"),
     Trouble("no CUDA-capable device", "cuda-init-failed"),
+    Trouble("No CUDA GPUs are available", "cuda-init-failed"),
     Trouble("couldn't bind", "port-in-use"),
     Trouble("ddress already in use", "port-in-use"),
     Trouble("failed to open GGUF file", "model-missing"),
@@ -257,6 +275,7 @@ TROUBLES = (
     Trouble("context shift", "context-shift"),
     Trouble("Flash Attention was auto, set to disabled", "fa-off"),
     Trouble("flash_attn is not compatible", "fa-off"),
+    Trouble("flash_attn requires", "fa-off"),
     Trouble("no implementations specified for speculative", "spec-none"),
     Trouble("Common part does not match fully", "mismatch"),
     Trouble("exceeds the cache limit", "state-over-limit"),
@@ -272,6 +291,7 @@ _SAID = """
     already open argument arguments exceeds exceed_context_size_error exceeded maximum longer larger
     big retrying full purging requires quantized pinned numa_balancing balancing multimodal restore
     mismatch divergence partial forcing usable compiled overriden overridden identifier shift flash
+    segv abrt instruction bus terminating gpus
     implementations common find could cpp cu c cc cuh h hpp m mm
 """
 TRIGGERS = frozenset(_SAID.split())

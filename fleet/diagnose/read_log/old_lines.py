@@ -62,7 +62,7 @@ def _slot_2023(assembly: TaskAssembly, source: str, text: str, number: int) -> b
     if found := _PROCESSING.search(text):
         begun = assembly.open((source, int(found[1])), int(found[2]), number, text)
         begun.launched = True
-        assembly.current = begun
+        assembly.turn_to(source, begun)
     elif found := _IN_CACHE.search(text):
         key = (source, int(found[1]))
         task = assembly.tasks.get(key)
@@ -70,7 +70,7 @@ def _slot_2023(assembly: TaskAssembly, source: str, text: str, number: int) -> b
             task = assembly.open(key, None, number, text)
         task.cached = int(found[2])
         task.prompt = task.cached + int(found[3])
-        assembly.current = task
+        assembly.turn_to(source, task)
     elif found := _KV_RM.search(text):
         task = assembly.tasks.get((source, int(found[1])))
         if task is not None and task.first_rm is None:
@@ -95,6 +95,7 @@ def _release_2023(assembly: TaskAssembly, key: tuple[str, int], left: int) -> No
         # 2023 prints the tokens in the cache, one more than builds that stop before the last
         assembly.release(task)
     assembly.current = None
+    assembly.currents.pop(key[0], None)
 
 
 def _ik_cache(assembly: TaskAssembly, text: str) -> bool:

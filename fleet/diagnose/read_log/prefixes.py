@@ -8,9 +8,9 @@ from typing import NamedTuple
 # each alternative is one program's habit; they stack in any order
 _STACK = re.compile(
     r"(?:"
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S+ )?[^\s\[\]:]+(?:\[\d+\])?: )"  # journald
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S+ )?(?P<unit>[^\s\[\]:]+)(?:\[\d+\])?: )"
     r"|(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?"  # ISO clocks
-    r"(?: \S+ [^\s\[\]:]+\[\d+\]:|(?: std(?:out|err) [FP])?) ?)"  # ... journald, CRI
+    r"(?: \S+ (?P<service>[^\s\[\]:]+)\[\d+\]:|(?: std(?:out|err) [FP])?) ?)"  # ... journald, CRI
     r"|(?P<compose>[A-Za-z0-9][\w.\-]*) +\| "
     r"|\[(?P<router>\d+)\] "
     r"|\[(?:llama-swap|[\w.\-]*llama[\w.\-]*)\] "
@@ -29,7 +29,7 @@ class Stripped(NamedTuple):
 
 
 def strip_prefixes(line: str) -> Stripped:
-    """Return the message of `line`; `source` names the router child or compose service."""
+    """Return the message of `line`; `source` names the router child, compose service or unit."""
     if line[0].islower() and "| " not in line:
         return Stripped(line, "", False)  # noqa: FBT003 - by place: a tenth of the time
     found = _CLOCK.match(line)
@@ -39,7 +39,8 @@ def strip_prefixes(line: str) -> Stripped:
     if found is None:
         return Stripped(line, "", False)  # noqa: FBT003
     stamped = bool(found["level"] or found["bare"])
-    return Stripped(line[found.end() :], found["router"] or found["compose"] or "", stamped)
+    named = found["router"] or found["compose"] or found["unit"] or found["service"] or ""
+    return Stripped(line[found.end() :], named, stamped)
 
 
 _CLOCK = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) [A-Z] ")

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     Reader = Callable[..., str | None]  # of a reading and a text; of a reading, a task, a text
 
 _SRV = re.compile(r"(?:srv|cmn|spec)\s+\S+?:?\s+(?:- )?")
-_SOURCE = re.compile(r"\[(\d+)\] |([\w.\-]+) +\| ")
 _BUILD = re.compile(
     r"(?:build_info: (b\d+)|build: (\d+) \(|version: (\d+) \(|\(build (\d+), |build = (\d+) \()"
 )
@@ -144,7 +143,7 @@ class LogReader:
             if handler is slot_lines.nothing:
                 return True
             self._remember(handler, bare, line, _TIMING)
-            self._timing(handler, bare, line, number)
+            self._timing(handler, bare, "", line, number)
             return False
         return not bare or self._other(line, number)
 
@@ -152,7 +151,7 @@ class LogReader:
         """Read a line whose shape was seen before, and not as a slot's."""
         read, begin, kind = known
         if kind == _TIMING:
-            self._timing(read, line[begin:], line, number)
+            self._timing(read, line[begin:], "", line, number)
             return
         event = read(self.reading, line[begin:])
         if event == "idle":
@@ -224,7 +223,7 @@ class LogReader:
 
     def _header(self, task: Task, key: Key) -> None:
         """Builds to b9093 print `id N | task M |` alone, and the timings below it."""
-        self.assembly.current = task
+        self.assembly.turn_to(key[0], task)
         if task.task is None:
             self._head = ""
             self.assembly.tasks[key] = task
@@ -271,17 +270,22 @@ class LogReader:
         reading.kvs.clear()
         reading.n_ctx = None
 
-    def _timing(self, handler: Reader, bare: str, line: str, number: int) -> None:
-        """Read a timing line that stands without prefix below its header."""
-        task = self.assembly.current or self._current(number, line)
+    def _timing(self, handler: Reader, bare: str, source: str, line: str, number: int) -> None:
+        """Read a timing line that stands below its header and names no task."""
+        task = self.assembly.currents.get(source) or self._current(source, number, line)
         event = handler(self.reading, task, bare)
         if event:
             self.reading.saw(event, number, line)
 
     def _other(self, line: str, number: int) -> bool:
         text, source, stamped = strip_prefixes(line.lstrip())
+        text = text.lstrip()
         if stamped:
             self.reading.marks.add("stamps")
+        if len(text) < len(line) and (handler := slot_lines.UNSTAMPED.get(text[:8])):
+            self.reading.marks.add("timing")
+            self._timing(handler, text, source, line, number)
+            return False
         if text.startswith("{") and self._json(text, source, line, number):
             return False
         if text.startswith("vllm:") and text[5:6] != " ":
@@ -291,17 +295,17 @@ class LogReader:
             return False
         return self._message(text, source, line, number)
 
-    def _current(self, number: int, line: str) -> Task:
-        """Return the task that lines without a prefix belong to."""
+    def _current(self, source: str, number: int, line: str) -> Task:
+        """Return the task that lines of `source` without a task belong to."""
         assembly = self.assembly
-        if assembly.current is not None:
-            return assembly.current
-        running = [task for task in assembly.tasks.values() if task.released is None]
-        if len(running) == 1:
-            assembly.current = running[0]
-        else:
-            assembly.current = assembly.open(("", None), None, number, line)
-        return assembly.current
+        if source not in assembly.currents:
+            running = [
+                task for key, task in assembly.tasks.items()
+                if key[0] == source and task.released is None
+            ]  # fmt: skip
+            alone = running[0] if len(running) == 1 else None
+            assembly.turn_to(source, alone or assembly.open((source, None), None, number, line))
+        return assembly.currents[source]
 
     def _message(self, text: str, source: str, line: str, number: int) -> bool:
         """Try the grammars whose first letters fit, then the named functions."""
@@ -321,17 +325,17 @@ class LogReader:
                 self._brackets[self._shape] = places
             self._bracket(line, places, source, number)
         elif kind == "timing" and old_lines.is_old_timing(text):
-            self._old_timing(text, line, number)
+            self._old_timing(text, source, line, number)
         elif kind != "old" or not old_lines.read_old(self.assembly, source, text, number):
             return self._named(text, line, number)
         return False
 
-    def _old_timing(self, text: str, line: str, number: int) -> None:
+    def _old_timing(self, text: str, source: str, line: str, number: int) -> None:
         self.reading.marks.add("old-timing" if "print_timings" in text[:20] else "timing")
         bare = text.partition(":")[2].lstrip()
         handler = slot_lines.TABLE.get(bare[:8])
         if handler is not None:
-            handler(self.reading, self._current(number, line), bare)
+            handler(self.reading, self._current(source, number, line), bare)
 
     def _srv(self, text: str, line: str, number: int) -> bool:
         found = _SRV.match(text)
@@ -500,9 +504,8 @@ _HOW = {
 
 
 def _source(line: str) -> str:
-    """Return the name that a router or compose puts in front, else nothing."""
-    found = _SOURCE.match(line)
-    return (found[1] or found[2]) if found else ""
+    """Return the name that another program puts in front, else nothing."""
+    return strip_prefixes(line).source
 
 
 def read_log(chunks: Iterable[bytes], on_task: Callable[[Task], None] | None = None) -> LogReading:

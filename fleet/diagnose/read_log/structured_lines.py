@@ -98,7 +98,7 @@ def read_structured(
         return None
     if task is None:
         return _no_task(reading, text, values)
-    return _task_line(assembly, task, text, values)
+    return _task_line(assembly, source, task, text, values)
 
 
 def _era(reading: LogReading, values: Mapping[str, Any]) -> None:
@@ -132,12 +132,12 @@ def _no_task(reading: LogReading, text: str, values: Mapping[str, Any]) -> str |
 
 
 def _task_line(
-    assembly: TaskAssembly, task: Task, text: str, values: Mapping[str, Any]
+    assembly: TaskAssembly, source: str, task: Task, text: str, values: Mapping[str, Any]
 ) -> str | None:
     reading = assembly.reading
     if text.startswith("slot is processing"):
         task.launched = True
-        assembly.current = task
+        assembly.turn_to(source, task)
     elif text.startswith(("kv cache rm", "updated prompt")):
         _reuse(reading, task, values)
     elif text.startswith("slot released"):

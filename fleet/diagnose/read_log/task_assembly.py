@@ -37,7 +37,8 @@ class TaskAssembly:
     chosen: dict[Key, Task] = field(default_factory=dict)  # slot choices without a task yet
     busy: list[Task] = field(default_factory=list)
     just_done: list[Task] = field(default_factory=list)  # since all slots were idle
-    current: Task | None = None  # whose timing lines follow without a prefix
+    current: Task | None = None  # whose lines follow without a prefix
+    currents: dict[str, Task] = field(default_factory=dict)  # ... by the server
     held: dict[Key, int] = field(default_factory=dict)  # tokens in the slot after a release
     on_task: Callable[[Task], None] | None = None
 
@@ -94,6 +95,11 @@ class TaskAssembly:
         self.busy.clear()
         self.just_done.clear()
         self.current = None
+        self.currents.clear()
+
+    def turn_to(self, source: str, task: Task) -> None:
+        """Lines of `source` that name no task are this one's from now on."""
+        self.current = self.currents[source] = task
 
     def restart(self) -> None:
         """A new start begins: slots are empty and numbers begin again."""

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 
 from epyc_log import epyc_log
-from variants import VARIANTS, Variant
+from variants import SENTENCES, VARIANTS, Variant
 
 from fleet.diagnose.compare_runs import compare_runs
 from fleet.diagnose.diagnosis import diagnose, diagnose_log
@@ -41,6 +41,59 @@ def answer(log: str | bytes) -> dict[str, Any]:
 
 def codes(log: str) -> list[str]:
     return [finding["code"] for finding in answer(log)["findings"]]
+
+
+PREFIXES = (
+    "Nov 12 10:00:07 box llama-a[77]: ", "chat-1  | ", "[57130] ", "2026-01-02T03:04:05.123Z ",
+)  # fmt: skip
+NOT_COMPARED = {"findings", "verdict", "notes", "generation"}
+
+
+@pytest.mark.parametrize("prefix", PREFIXES)
+def test_what_another_program_puts_in_front_changes_nothing(prefix: str) -> None:
+    for variant in VARIANTS:
+        if "compose" in variant.name:
+            continue
+        bare = answer(variant.log)
+        found = answer("\n".join(prefix + line for line in variant.log.splitlines()))
+
+        assert {one["code"] for one in found["findings"]} == {
+            one["code"] for one in bare["findings"]
+        }, variant.name
+        for word in bare.keys() - NOT_COMPARED:
+            assert found[word] == bare[word], (variant.name, word)
+
+
+def test_two_servers_whose_lines_alternate_are_kept_apart() -> None:
+    def server(name: str, tokens: int) -> list[str]:
+        lines = (
+            "slot launch_slot_: id  0 | task 0 | processing task",
+            "slot print_timing: id  0 | task 0 |",
+            f"prompt eval time =    1000.00 ms /   {tokens} tokens (    1.00 ms per token,   {tokens}.00 tokens per second)",
+            "       eval time =    1000.00 ms /    20 tokens (   50.00 ms per token,    20.00 tokens per second)",
+            f"slot      release: id  0 | task 0 | stop processing: n_tokens = {tokens + 19}, truncated = 0",
+        )
+        return [name + line for line in lines]
+
+    for names in (("a-1  | ", "b-1  | "), ("[5001] ", "[5002] "), PREFIXES_OF_UNITS):
+        pairs = zip(server(names[0], 300), server(names[1], 700), strict=True)
+        found = answer("\n".join(line for pair in pairs for line in pair))
+
+        assert [(one["processed_tokens"], one["cached_tokens"]) for one in found["tasks"]] == [
+            (300, 0),
+            (700, 0),
+        ]
+
+
+PREFIXES_OF_UNITS = ("Nov 12 10:00:07 box llama-a[77]: ", "Nov 12 10:00:07 box llama-b[78]: ")
+
+
+@pytest.mark.parametrize(("line", "findings", "trap"), SENTENCES, ids=lambda value: str(value)[:40])
+def test_one_line_is_enough(line: str, findings: set[str], trap: str) -> None:
+    said = set(codes(line))
+
+    assert findings <= said
+    assert trap not in said
 
 
 def inner(found: Any, path: str) -> Any:

@@ -372,3 +372,63 @@ llama_kv_cache: size =   64.00 MiB (  4096 cells,  16 layers,  1/1 seqs), K (f16
 """, figures={"kv_mib": 80.0},
     ),
 )  # fmt: skip
+
+
+# what programs around an engine say, and what it says itself on its way out: the findings
+# that one line gives, and one that it must not
+SENTENCES: tuple[tuple[str, set[str], str], ...] = (
+    (
+        "box systemd[1]: llama.service: Main process exited, code=dumped, status=11/SEGV",
+        {"CRASH"},
+        "OOM_HOST",
+    ),
+    ("llama.service: Main process exited, code=dumped, status=6/ABRT", {"CRASH"}, "OOM_HOST"),
+    ("llama-1 exited with code 139", {"CRASH"}, "OOM_HOST"),
+    ("llama-1 exited with code 137", {"OOM_HOST"}, "CRASH"),
+    ("llama-1 exited with code 0", set(), "CRASH"),
+    (
+        "./serve.sh: line 3: 42 Illegal instruction     (core dumped) ./llama-server",
+        {"CRASH"},
+        "OOM_HOST",
+    ),
+    (
+        "libc++abi: terminating due to uncaught exception of type std::runtime_error",
+        {"CRASH"},
+        "OOM_HOST",
+    ),
+    (
+        "./serve.sh: line 3: 42 Killed                  ./llama-server -m x.gguf",
+        {"OOM_HOST"},
+        "CRASH",
+    ),
+    ("Killed", {"OOM_HOST"}, "CRASH"),
+    ("the user Killed nothing", set(), "OOM_HOST"),
+    (
+        "warning: failed to mlock 99-byte buffer (after previously locking 0 bytes): Cannot allocate memory",
+        set(),
+        "OOM_HOST",
+    ),
+    (
+        "error: Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)",
+        {"OOM_GPU_COMPUTE"},
+        "OOM_HOST",
+    ),
+    ("CUDA error 2 at ggml-cuda.cu:6301: out of memory", {"OOM_GPU_COMPUTE", "CRASH"}, "OOM_HOST"),
+    (
+        "llama_new_context_with_model: flash_attn requires n_embd_head_k == n_embd_head_v - forcing off",
+        {"FA_OFF"},
+        "KV_QUANT_NEEDS_FA",
+    ),
+    ("llama_context: Flash Attention was auto, set to enabled", set(), "FA_OFF"),
+    ("RuntimeError: No CUDA GPUs are available", {"CUDA_INIT_FAILED"}, "CRASH"),
+    (
+        "gguf_init_from_file_impl: invalid magic characters: 'nota', expected 'GGUF'",
+        set(),
+        "MODEL_FILE_MISSING",
+    ),
+    (
+        "srv    load_model: ctx_shift is not supported by multimodal, it will be disabled",
+        set(),
+        "CONTEXT_SHIFT",
+    ),
+)
