@@ -109,14 +109,14 @@ class HostGroup:
             return
         # a name in use is another controller's rehearsal: not ours to end
         if "already in use" not in done.stderr:
-            self.end_rehearsal(launch)
+            self.take_away(launch)
         last = done.stderr.strip().splitlines()[-1:] or ["no word why"]
         raise OutsideError(f"the new version does not start: {last[0]}", where=launch.host)
 
-    def end_rehearsal(self, launch: LaunchConfig) -> None:
+    def take_away(self, what: LaunchConfig | RunningServer) -> None:
         """Take away what `rehearse` started; does nothing where it is gone."""
-        words = ("podman", "rm", "--force", "--ignore", "--time", "2", launch.container_name)
-        self.commands(launch.host).run(words).checked()
+        words = ("podman", "rm", "--force", "--ignore", "--time", "2", what.container_name)
+        self.commands(what.host).run(words).checked()
 
     def free_port(self, host: str, address: str) -> int:
         """Return a port that nobody on the host listens on."""
@@ -139,7 +139,7 @@ class HostGroup:
 
     def logs(self, server: RunningServer, *, follow: bool = False) -> Iterator[str]:
         """Yield the log's lines, oldest first. Raises `HostUnreachable`."""
-        name = f"fleet-{server.deployment}-{server.server}"
+        name = server.container_name
         commands = self.commands(server.host)
         if follow:
             yield from commands.stream(("sh", "-c", f"podman logs --follow {name} 2>&1"))
@@ -211,7 +211,7 @@ class HostGroup:
 
     def _removal(self, server: RunningServer) -> dict[str, Any]:
         return {
-            "fleet_name": f"fleet-{server.deployment}-{server.server}",
+            "fleet_name": server.container_name,
             "fleet_secret": f"fleet-{server.deployment}-api-key",
         }
 

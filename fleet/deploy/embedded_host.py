@@ -93,7 +93,7 @@ class EmbeddedHost:
         return processes.memory_bytes(process) if process else 0
 
     def _place(self, server: RunningServer) -> _Place:
-        folder = f"fleet-{server.deployment}-{server.server}"
+        folder = server.container_name
         return _Place(self.folders.state / self.shelf / folder)
 
 

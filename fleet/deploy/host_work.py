@@ -125,7 +125,7 @@ class HostWork:
             try:
                 self._await_ready(tried)
             finally:
-                self.group.end_rehearsal(tried)
+                self.group.take_away(tried)
 
         launches = [change.new for change in changes if change.new is not None]
         for answer in on_each(launches, rehearse, forks=self.group.forks).values():

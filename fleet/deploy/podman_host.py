@@ -95,7 +95,7 @@ class PodmanHost:
 
     def stop(self, server: RunningServer) -> None:
         """TERM, TERM again after a second (the first waits for open requests), then KILL."""
-        container = server.container or f"fleet-{server.deployment}-{server.server}"
+        container = server.container or server.container_name
         found = self.socket.get(f"/containers/{container}/json")
         if found is None or not _ours(found):
             return
@@ -109,7 +109,7 @@ class PodmanHost:
 
     def logs(self, server: RunningServer, *, follow: bool = False) -> Iterator[str]:
         """Yield the container's lines, or those kept when it was removed."""
-        name = f"fleet-{server.deployment}-{server.server}"
+        name = server.container_name
         found = self.socket.get(f"/containers/{name}/json")
         if found is not None and _ours(found):
             yield from self.socket.log_lines(found["Id"], follow=follow)

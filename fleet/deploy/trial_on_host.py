@@ -54,9 +54,7 @@ class OneHost:
 
     def stop(self, server: RunningServer) -> None:
         """Take the container away; nothing happens where it is gone."""
-        name = f"fleet-{server.deployment}-{server.server}"
-        words = ("podman", "rm", "--force", "--ignore", "--time", "2", name)
-        self.group.commands(self.name).run(words).checked()
+        self.group.take_away(server)
 
     def logs(self, server: RunningServer, *, follow: bool = False) -> Iterator[str]:
         """Yield the container's log."""

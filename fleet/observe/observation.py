@@ -37,6 +37,11 @@ class RunningServer:
     tunnel: str | None = None  # where this process asks it, when that is not `url`
 
     @property
+    def container_name(self) -> str:
+        """The name that fleet gave the container or process, as `LaunchConfig` has it."""
+        return f"fleet-{self.deployment}-{self.server}"
+
+    @property
     def asked_at(self) -> str | None:
         """The URL that this process can use: the tunnel's to another host, else its own."""
         return self.tunnel or self.url
