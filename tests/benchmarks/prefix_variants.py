@@ -6,8 +6,8 @@
 PREFIX and TAIL are words; without a model the demo's Gemma 3 270M is used. Each launch is a
 server of its own (the embedded engine, THREADS threads). All are up at once and asked in turn,
 so that each request of one stands beside the same request of the others; times are medians of
-requests after the first, ratios those of neighbours. Rows with a bar on their time get REQUESTS, the others OTHERS of them.
-Leaves with 1 when a bar is not met.
+requests after the first, ratios those of neighbours. Rows with a bar on their time get REQUESTS,
+the others OTHERS of them. Leaves with 1 when a bar is not met.
 """
 
 from __future__ import annotations
