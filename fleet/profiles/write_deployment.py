@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from typing import TYPE_CHECKING
 
 from fleet.errors import UserError
@@ -14,6 +16,7 @@ from fleet.profiles.reading import Mistake
 if TYPE_CHECKING:
     from fleet.profiles.library import ProfileLibrary
 
+_PLAIN = re.compile(r"[\w/][\w./:+~-]*")  # what YAML reads as it stands
 _ENGINE_OF = {"cuda": "llama.cpp-cuda", "vulkan": "llama.cpp-vulkan", "rocm": "llama.cpp-vulkan"}
 
 _TEMPLATE = """\
@@ -65,7 +68,7 @@ def new_deployment(library: ProfileLibrary, *, name: str, model: str, hardware: 
     engine, container_engine = _engines(machine)
     text = _TEMPLATE.format(
         name=name,
-        model=model,
+        model=model if _PLAIN.fullmatch(model) else json.dumps(model, ensure_ascii=False),
         hardware=hardware,
         engine=engine,
         container_engine=f"\ncontainer_engine: {container_engine}" if container_engine else "",

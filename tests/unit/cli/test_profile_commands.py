@@ -258,8 +258,10 @@ def test_init_writes_a_model_file_as_the_working_folder_makes_it_absolute(
     monkeypatch.chdir(tmp_path)
 
     answer = fleet("init", "mine", "--model", "./some.gguf", "--on", "auto", "--json")
+    fleet("init", "odd", "--model", "an #odd: one.gguf", "--on", "auto")
 
     assert f"model: {tmp_path}/some.gguf\n" in Path(answer.json["file"]).read_text()
+    assert fleet("show", "odd", "--json").code == 0
 
 
 def test_init_writes_a_file_that_is_valid_and_asks_before_nothing(fleet: Fleet) -> None:
