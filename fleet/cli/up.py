@@ -35,7 +35,8 @@ Runtime = Annotated[
     str | None, typer.Option("--runtime", help="embedded, podman or ansible", metavar="RUNTIME")
 ]
 Hosts = Annotated[
-    str | None, typer.Option("--hosts", metavar="A,B", help="Only these hosts of the deployment")
+    list[str] | None,
+    typer.Option("--hosts", metavar="A,B", help="Only these hosts of the deployment"),
 ]
 RUNTIMES: tuple[RuntimeName, ...] = ("embedded", "podman", "ansible")
 
@@ -124,14 +125,14 @@ def _options(
     profiles: Sequence[str] | None,
     sets: Sequence[str] | None,
     *,
-    hosts: str | None,
+    hosts: Sequence[str] | None,
     forks: int,
     dry_run: bool,
 ) -> UpOptions:
     return UpOptions(
         runtime=parse_runtime(runtime),
         dry_run=dry_run,
-        hosts=tuple(filter(None, (hosts or "").split(","))),
+        hosts=tuple(filter(None, ",".join(hosts or ()).split(","))),
         forks=forks,
         origin=Origin(name=name, profiles=tuple(profiles or ()), sets=tuple(sets or ())),
     )

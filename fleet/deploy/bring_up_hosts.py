@@ -20,6 +20,7 @@ from fleet.deploy.generations import (
     write_record,
 )
 from fleet.deploy.host_work import HostWork, share_a_model, waves
+from fleet.deploy.model_files import header_of
 from fleet.deploy.plan_changes import Change, plan_changes
 from fleet.deploy.prepare import check_draft
 from fleet.deploy.prepare_hosts import look_at_all, prepare_hosts, wanted_hosts
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from fleet.observe.observation import RunningServer
     from fleet.profiles.kinds import Deployment
 
+GGUF_SETTINGS = frozenset({"mmproj", "lora"})
 SHARED = frozenset({"rpc", "tensor-parallel"})  # topologies whose hosts change together
 
 
@@ -226,10 +228,16 @@ def _warnings(
 
 
 def _check_fit(prepared: PreparedHosts, changes: Sequence[Change]) -> None:
-    """Raise `DoesNotFit`, naming the host, before anything is copied or stopped."""
+    """Raise `DoesNotFit`, naming the host, before anything is copied or stopped.
+
+    Raises `UserError` for a file that is no GGUF, and for a draft of another vocabulary.
+    """
     moved = [change.new for change in changes if change.new and change.action != "keep"]
     if prepared.facts is not None:
         facts = {name: sight.facts for name, sight in prepared.sights.items()}
+        for file in prepared.files:
+            if file.source and file.setting in GGUF_SETTINGS:
+                header_of(file.source)
         check_draft(prepared.here.get("draft_model"), prepared.facts)
         check_fit_on_hosts(moved, prepared.facts, facts, prepared.here)
 

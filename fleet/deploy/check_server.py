@@ -109,15 +109,16 @@ def _runtime_here(server: RunningServer) -> RuntimeName:
 def _context(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
     settings = {name: value for name, value in launch.settings if value is not None}
     wanted = planned_slot_context(settings)
+    fix = "lower `ctx_size`"
     try:
         real = client_of(seen.server, rim).context()
     except OutsideError as error:
         real, wanted = None, wanted or 0
-        message = str(error)
+        message, fix = str(error), f"`fleet restart {launch.deployment}`"
     else:
         message = f"{real} tokens a slot, planned {wanted}"
     ok = wanted is None or real == wanted
-    return Check(name=f"{_who(launch)}: context", ok=ok, message=message, fix="lower `ctx_size`")
+    return Check(name=f"{_who(launch)}: context", ok=ok, message=message, fix=fix)
 
 
 def _answer(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:

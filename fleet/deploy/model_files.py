@@ -107,14 +107,14 @@ def read_model(path: Path) -> ModelOnDisk:
         raise UserError("no such model file", where=str(path), fix=fix)
     if path.is_dir():
         raise UserError("a folder, not a GGUF file", where=str(path), fix="name the file in it")
-    first = _header(path)
+    first = header_of(path)
     names = split_names(path.name, first.split_count)
     files = tuple(path.parent / name for name in names)
     missing = [file.name for file in files if not file.exists()]
     if missing:
         message = f"{len(missing)} of its {len(files)} parts are missing: {', '.join(missing)}"
         raise UserError(message, where=str(path), fix=f"put them into {path.parent}")
-    headers = [first, *(_header(file) for file in files[1:])]
+    headers = [first, *(header_of(file) for file in files[1:])]
     return ModelOnDisk(
         path=path.resolve(),
         files=tuple(file.resolve() for file in files),
@@ -217,7 +217,8 @@ def _hub_said(answer: CommandResult, repo: str) -> None:
         raise OutsideError(f"Hugging Face: {said}", where=repo, fix=fix)
 
 
-def _header(path: Path) -> GgufHeader:
+def header_of(path: Path) -> GgufHeader:
+    """Return the header of a GGUF file. Raises `UserError`."""
     return read_header(
         lambda offset, size: read_range(path, offset, size), path.stat().st_size, name=str(path)
     )
