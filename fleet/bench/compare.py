@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from fleet.bench.intervals import Estimate, difference_of
@@ -178,17 +178,10 @@ def _stat_rows(name: str, before: Stat | None, after: Stat | None) -> tuple[Row,
     if before is None or after is None:
         old, new = (stat.mean if stat else None for stat in (before, after))
         return (_plain_row(name, unit, old, new),)
-    gap = difference_of(before.blocks or (before.mean,), after.blocks or (after.mean,))
-    low, high = (_relative(bound, before.mean) for bound in (gap.low, gap.high))
-    mean = Row(
-        name=f"{name}, mean" if unit == "s" else name,
-        unit=unit,
-        before=before.mean,
-        after=after.mean,
-        change=_relative(after.mean - before.mean, before.mean),
-        low=low,
-        high=high,
-    )
+    mean = _mean_row(
+        f"{name}, mean" if unit == "s" else name, unit,
+        (before.mean, before.blocks), (after.mean, after.blocks),
+    )  # fmt: skip
     quantiles = [
         _plain_row(f"{name}, {word}", unit, old, new)
         for word, old, new in zip(
@@ -199,6 +192,18 @@ def _stat_rows(name: str, before: Stat | None, after: Stat | None) -> tuple[Row,
         )
     ]
     return (mean, *quantiles)
+
+
+def _mean_row(
+    name: str,
+    unit: str,
+    before: tuple[float, Sequence[float]],
+    after: tuple[float, Sequence[float]],
+) -> Row:
+    """Return the change of a mean, its interval from the values that each side was made of."""
+    gap = difference_of(before[1] or before[:1], after[1] or after[:1])
+    low, high = (_relative(bound, before[0]) for bound in (gap.low, gap.high))
+    return replace(_plain_row(name, unit, before[0], after[0]), low=low, high=high)
 
 
 def _plain_row(name: str, unit: str, before: float | None, after: float | None) -> Row:
@@ -213,10 +218,7 @@ def _ratio_row(name: str, before: float, after: float, speedup: Estimate | None)
     low = high = None
     if speedup is not None and speedup.low is not None and speedup.high is not None:
         low, high = 1 / speedup.high - 1, 1 / speedup.low - 1
-    return Row(
-        name=name, unit="s", before=before, after=after,
-        change=_relative(after - before, before), low=low, high=high,
-    )  # fmt: skip
+    return replace(_plain_row(name, "s", before, after), low=low, high=high)
 
 
 def _relative(gap: float | None, base: float) -> float | None:
@@ -226,23 +228,12 @@ def _relative(gap: float | None, base: float) -> float | None:
 def compare_raw(before: Sequence[RawRow], after: Sequence[RawRow]) -> Comparison:
     """Compare llama-bench's tests of the same name, with intervals from their repetitions."""
     old = {row.name: row for row in before}
-    rows = []
-    for row in after:
-        if row.name not in old:
-            continue
-        first = old[row.name]
-        gap = difference_of(first.samples or (first.mean,), row.samples or (row.mean,))
-        rows.append(
-            Row(
-                name=row.name,
-                unit="tok/s",
-                before=first.mean,
-                after=row.mean,
-                change=_relative(row.mean - first.mean, first.mean),
-                low=_relative(gap.low, first.mean),
-                high=_relative(gap.high, first.mean),
-            )
-        )
+    rows = [
+        _mean_row(row.name, "tok/s", (old[row.name].mean, old[row.name].samples),
+                  (row.mean, row.samples))
+        for row in after
+        if row.name in old
+    ]  # fmt: skip
     if not rows:
         raise UserError("the runs share no test", fix="run the same tests")
     return Comparison(suite="raw", rows=tuple(rows), load={})

@@ -54,9 +54,7 @@ def bench_conversations(
 def import_conversations(source: Path, *, folder: ResultsFolder) -> Summary:
     """Make a results folder of the published files in `source`. Raises `UserError`."""
     with folder.locked():
-        if folder.read_run() is not None:
-            fix = "name a new folder with `--out`"
-            raise UserError("this folder holds a run already", where=str(folder.path), fix=fix)
+        folder.refuse_used("imported")
         texts = [_read(source / name) for name in ("conv.csv", "conv_trials.jsonl")]
         found = import_conv(*texts, source=str(source))
         for text in found.answers:
@@ -159,7 +157,7 @@ def _continued(known: Mapping[str, Any], wanted: Mapping[str, Any], where: str) 
         other.append("the machine")
     if other:
         raise UserError(
-            f"this folder holds another run: {', '.join(other)} differ",
+            f"this folder holds another run, not the same in: {', '.join(other)}",
             where=where,
             fix="name another folder with `--out`; unlike runs must not be averaged",
         )

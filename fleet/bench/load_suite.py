@@ -61,9 +61,7 @@ def bench_load(
     A load run is one whole: a folder that holds one cannot be gone on with (`UserError`).
     """
     with folder.locked():
-        if folder.read_run() is not None:
-            message, fix = "a load run cannot be gone on with", "name a new folder with `--out`"
-            raise UserError(message, where=str(folder.path), fix=fix)
+        folder.refuse_used("load")
         folder.write_run(_record(wanted, machine, clock))
         tell("starting the server")
         with start(wanted.deployment, overrides={}) as server:

@@ -61,6 +61,18 @@ class LoadSummary:
     end_to_end_ms: tuple[float, ...] | None
     late_ms: tuple[float, ...] | None
 
+    @property
+    def waits(self) -> tuple[tuple[str, tuple[float | None, ...]], ...]:
+        """What users waited for, in milliseconds, by its name in a table."""
+        named = (
+            ("time to first token", self.ttft_ms),
+            ("between tokens", self.inter_token_ms),
+            ("queueing", self.queue_ms),
+            ("end to end", self.end_to_end_ms),
+            ("sent late", self.late_ms),
+        )
+        return tuple((name, values or (None,) * len(SHARES)) for name, values in named)
+
 
 def summarise_load(asked: Sequence[Answered]) -> LoadSummary:
     """Return the figures of all requests; failed ones count as failed and as nothing else."""

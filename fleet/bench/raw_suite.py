@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fleet import __version__
 from fleet.bench.parse_llama_bench import RawRow, parse_llama_bench
-from fleet.errors import OutsideError, UserError
+from fleet.errors import OutsideError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,9 +49,7 @@ def bench_raw(
     """
     words = bench_words(deployment, model, repetitions)
     with folder.locked():
-        if folder.read_run() is not None:
-            message, fix = "this folder holds a run already", "name a new folder with `--out`"
-            raise UserError(message, where=str(folder.path), fix=fix)
+        folder.refuse_used("raw")
         rows, argv = _run(deployment, model, words, commands)
         folder.write_run({
             "suite": "raw", "fleet": __version__, "deployment": deployment.name, "argv": argv,

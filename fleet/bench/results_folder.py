@@ -61,6 +61,12 @@ class ResultsFolder:
             raise UserError(message, where=str(file), fix=fix)
         return run
 
+    def refuse_used(self, suite: str) -> None:
+        """Raise `UserError` when there is a run: one of this suite cannot be gone on with."""
+        if self.read_run() is not None:
+            message = f"this folder holds a run, and one of suite {suite} cannot be gone on with"
+            raise UserError(message, where=str(self.path), fix="name a new folder with `--out`")
+
     def write_run(self, run: dict[str, Any]) -> None:
         """Replace `run.json`."""
         self._write("run.json", {"version": VERSION, **run})

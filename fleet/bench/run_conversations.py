@@ -158,8 +158,10 @@ def _measure_cell(work: _Work, bench: Bench) -> None:
         try:
             with bench.start(work.subject.deployment, overrides=work.condition.settings) as server:
                 try:
+                    talk = _Talk(work=work, bench=bench, server=server, retries=retries)
+                    talk.refuse_beyond_context()  # before the folder is bound to this context
                     _check_identity(work, bench, server)
-                    _Talk(work=work, bench=bench, server=server, retries=retries).go()
+                    talk.go()
                 finally:
                     with suppress(OutsideError):  # the log must not hide why the cell ended
                         bench.folder.keep_log(work.log_name, server.log_lines())
@@ -199,7 +201,6 @@ class _Talk:
         self.answers = self._recorded_answers()
         if self.work.condition.primed:
             self._prime()
-        self._refuse_beyond_context()
         first = self.work.missing[0]
         if first > 1:
             # the cache as it was after the turn before: sent again, not counted
@@ -306,7 +307,7 @@ class _Talk:
             })  # fmt: skip
         self.asked_before = True
 
-    def _refuse_beyond_context(self) -> None:
+    def refuse_beyond_context(self) -> None:
         """Refuse before measuring when the conversation cannot fit the context."""
         with suppress(OutsideError, KeyError):
             context = self.server.client.context()

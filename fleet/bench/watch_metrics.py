@@ -39,9 +39,7 @@ def watch_window(
     Raises `OutsideError` when nothing answers at first, `UserError` for a folder in use.
     """
     with folder.locked():
-        if folder.read_run() is not None:
-            message, fix = "a window cannot be gone on with", "name a new folder with `--out`"
-            raise UserError(message, where=str(folder.path), fix=fix)
+        folder.refuse_used("window")
         if _scrape(url, headers, http, clock, 0.0).metrics is None:
             fix = "start it first; afterwards it may be down and come back"
             raise OutsideError("the server does not answer", where=f"{url}/metrics", fix=fix)

@@ -58,6 +58,11 @@ class Stat:
     quantiles: tuple[float | None, ...] = ()
     blocks: tuple[float, ...] = ()
 
+    @property
+    def three(self) -> tuple[float | None, ...]:
+        """The percentiles as cells of a row, None where there are none."""
+        return self.quantiles or (None,) * len(_SHARES)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Window:
@@ -83,42 +88,49 @@ def window_figures(scrapes: Sequence[Scrape]) -> Window | None:
     if len(seen) < _ENOUGH_BLOCKS:
         return None
     engine = seen[0][1].engine
-    delta = _Increase(tuple(metrics for _, metrics in seen))
-    make = {"vllm": _vllm_window, "llama.cpp": _llama_window}[engine]
-    restarts = delta.restarts
+    delta = _Increase([metrics for _, metrics in seen], blocks=_blocks(seen))
+    told = {"vllm": _vllm_told, "llama.cpp": _llama_told}[engine](delta)
     notes = []
-    if restarts:
-        notes.append(f"restarts: {restarts}; what was counted after the last look before is lost")
+    if delta.restarts:
+        lost = "what was counted after the last look before is lost"
+        notes.append(f"restarts: {delta.restarts}; {lost}")
     if any(metrics.started is None for _, metrics in seen):
         notes.append("the server tells no start time: a restart is seen only where a counter fell")
-    return make(
-        delta,
-        _Shape(
-            seconds=seen[-1][0] - seen[0][0],
-            scrapes=len(seen),
-            down=len(scrapes) - len(seen),
-            restarts=restarts,
-            blocks=_blocks(seen),
-            notes=tuple(notes),
-        ),
+    return Window(
+        engine=engine,
+        seconds=seen[-1][0] - seen[0][0],
+        scrapes=len(seen),
+        down=len(scrapes) - len(seen),
+        restarts=delta.restarts,
+        requests=told.requests,
+        unknown_reuse=told.unknown_reuse,
+        prompt_tokens=told.prompt_tokens,
+        cached_tokens=told.cached_tokens,
+        generated_tokens=told.generated_tokens,
+        stats=told.stats,
+        notes=(*notes, *told.notes),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Shape:
-    seconds: float
-    scrapes: int
-    down: int
-    restarts: int
-    blocks: tuple[_Increase, ...]
-    notes: tuple[str, ...]
+class _Told:
+    """What differs between engines."""
+
+    prompt_tokens: float
+    cached_tokens: float | None
+    generated_tokens: float
+    stats: tuple[Stat, ...]
+    requests: float | None = None
+    unknown_reuse: float | None = None
+    notes: tuple[str, ...] = ()
 
 
 class _Increase:
     """How much counters and histograms grew over a row of scrapes, restarts included."""
 
-    def __init__(self, metrics: Sequence[Metrics]) -> None:
+    def __init__(self, metrics: Sequence[Metrics], blocks: Sequence[_Increase] = ()) -> None:
         self._metrics = metrics
+        self.blocks = blocks
 
     @property
     def restarts(self) -> int:
@@ -194,8 +206,7 @@ def _blocks(seen: Sequence[tuple[float, Metrics]]) -> tuple[_Increase, ...]:
     )
 
 
-def _share_stat(
-    shape: _Shape,
+def _quotient(
     delta: _Increase,
     name: str,
     unit: Literal["tok/s", "share", "tokens"],
@@ -205,16 +216,16 @@ def _share_stat(
     above, below = of(delta)
     if below <= 0:
         return ()
-    parts = (of(block) for block in shape.blocks)
+    parts = (of(block) for block in delta.blocks)
     blocks = tuple(x / y for x, y in parts if y > 0)
     return (Stat(name=name, unit=unit, mean=above / below, count=below, blocks=blocks),)
 
 
-def _time_stat(shape: _Shape, delta: _Increase, name: str, metric: str) -> tuple[Stat, ...]:
+def _time(delta: _Increase, name: str, metric: str) -> tuple[Stat, ...]:
     whole = delta.histogram(metric)
     if whole is None or whole.count <= 0:
         return ()
-    parts = (block.histogram(metric) for block in shape.blocks)
+    parts = (block.histogram(metric) for block in delta.blocks)
     return (
         Stat(
             name=name,
@@ -227,46 +238,38 @@ def _time_stat(shape: _Shape, delta: _Increase, name: str, metric: str) -> tuple
     )
 
 
-def _vllm_window(delta: _Increase, shape: _Shape) -> Window:
+def _vllm_told(delta: _Increase) -> _Told:
     requests = delta.of("vllm:request_success_total")
     known = delta.histogram(_COMPUTED)
     queried, hit = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
+    prompt, generated = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
+    accepted = "vllm:spec_decode_num_accepted_tokens_total"
     has_reuse = delta.has(queried)
     unknown = requests - known.count if known else (None if has_reuse else requests)
-    prompt, generated = "vllm:prompt_tokens_total", "vllm:generation_tokens_total"
     stats = (
-        *_share_stat(shape, delta, "reuse", "share", lambda d: (d.of(hit), d.of(queried))),
-        *_share_stat(
-            shape, delta, "prompt tokens a request", "tokens",
+        *_quotient(delta, "reuse", "share", lambda d: (d.of(hit), d.of(queried))),
+        *_quotient(
+            delta, "prompt tokens a request", "tokens",
             lambda d: (d.of(prompt), d.of("vllm:request_success_total")),
         ),
-        *(s for name, metric in VLLM_TIMES.items() for s in _time_stat(shape, delta, name, metric)),
-        *_share_stat(shape, delta, "prompt rate (computed)", "tok/s", _vllm_prompt_rate),
-        *_share_stat(
-            shape, delta, "generation rate, one stream", "tok/s",
+        *(s for name, metric in VLLM_TIMES.items() for s in _time(delta, name, metric)),
+        *_quotient(delta, "prompt rate (computed)", "tok/s", _vllm_prompt_rate),
+        *_quotient(
+            delta, "generation rate, one stream", "tok/s",
             lambda d: (d.of(generated), _sum_of(d, VLLM_TIMES["decode"])),
         ),
-        *_share_stat(
-            shape, delta, "draft acceptance", "share",
-            lambda d: (
-                d.of("vllm:spec_decode_num_accepted_tokens_total"),
-                d.of("vllm:spec_decode_num_draft_tokens_total"),
-            ),
+        *_quotient(
+            delta, "draft acceptance", "share",
+            lambda d: (d.of(accepted), d.of("vllm:spec_decode_num_draft_tokens_total")),
         ),
     )  # fmt: skip
-    return Window(
-        engine="vllm",
-        seconds=shape.seconds,
-        scrapes=shape.scrapes,
-        down=shape.down,
-        restarts=shape.restarts,
+    return _Told(
         requests=requests,
         unknown_reuse=max(0.0, unknown) if unknown is not None else None,
         prompt_tokens=delta.of(prompt),
         cached_tokens=delta.of(hit) if has_reuse else None,
         generated_tokens=delta.of(generated),
         stats=stats,
-        notes=shape.notes,
     )
 
 
@@ -279,50 +282,34 @@ def _vllm_prompt_rate(delta: _Increase) -> tuple[float, float]:
     return _sum_of(delta, _COMPUTED), _sum_of(delta, VLLM_TIMES["prefill"])
 
 
-def _llama_window(delta: _Increase, shape: _Shape) -> Window:
+def _llama_told(delta: _Increase) -> _Told:
     processed, cached = "llamacpp:prompt_tokens_total", "llamacpp:prompt_tokens_cached_total"
     prompt_s, made = "llamacpp:prompt_seconds_total", "llamacpp:tokens_predicted_total"
     made_s = "llamacpp:tokens_predicted_seconds_total"
+    accepted = "llamacpp:spec_decode_num_accepted_tokens_total"
     has_reuse = delta.has(cached)
-    new, kept = delta.of(processed), delta.of(cached)
-    notes = [*shape.notes, "llama-server's metrics count no requests and hold no histograms"]
+    notes = ["llama-server's metrics count no requests and hold no histograms"]
     if not has_reuse:
         notes.append("this build does not count cached tokens: reuse is unknown")
+    reuse = _quotient(
+        delta, "reuse", "share", lambda d: (d.of(cached), d.of(cached) + d.of(processed))
+    )
     stats = (
-        *(
-            _share_stat(
-                shape, delta, "reuse", "share",
-                lambda d: (d.of(cached), d.of(cached) + d.of(processed)),
-            )
-            if has_reuse
-            else ()
+        *(reuse if has_reuse else ()),
+        *_quotient(
+            delta, "prompt rate (computed)", "tok/s", lambda d: (d.of(processed), d.of(prompt_s))
         ),
-        *_share_stat(
-            shape, delta, "prompt rate (computed)", "tok/s",
-            lambda d: (d.of(processed), d.of(prompt_s)),
+        *_quotient(
+            delta, "generation rate, one stream", "tok/s", lambda d: (d.of(made), d.of(made_s))
         ),
-        *_share_stat(
-            shape, delta, "generation rate, one stream", "tok/s",
-            lambda d: (d.of(made), d.of(made_s)),
-        ),
-        *_share_stat(
-            shape, delta, "draft acceptance", "share",
-            lambda d: (
-                d.of("llamacpp:spec_decode_num_accepted_tokens_total"),
-                d.of("llamacpp:spec_decode_num_draft_tokens_total"),
-            ),
+        *_quotient(
+            delta, "draft acceptance", "share",
+            lambda d: (d.of(accepted), d.of("llamacpp:spec_decode_num_draft_tokens_total")),
         ),
     )  # fmt: skip
-    return Window(
-        engine="llama.cpp",
-        seconds=shape.seconds,
-        scrapes=shape.scrapes,
-        down=shape.down,
-        restarts=shape.restarts,
-        requests=None,
-        unknown_reuse=None,
-        prompt_tokens=new + kept,
-        cached_tokens=kept if has_reuse else None,
+    return _Told(
+        prompt_tokens=delta.of(processed) + delta.of(cached),
+        cached_tokens=delta.of(cached) if has_reuse else None,
         generated_tokens=delta.of(made),
         stats=stats,
         notes=tuple(notes),

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleet.cli.output import console, print_table
-from fleet.report.words import estimate, number, percent
+from fleet.report.words import estimate, in_unit, number, percent
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def print_window(window: Window) -> None:
     print_table(
         ("figure", "mean>", "median>", "90%>", "99%>", "of>"),
         [
-            (s.name, _value(s.mean, s.unit), *(_value(q, s.unit) for q in _three(s.quantiles)),
+            (s.name, in_unit(s.mean, s.unit), *(in_unit(q, s.unit) for q in s.three),
              number(s.count, 0))
             for s in window.stats
         ],
@@ -82,16 +82,7 @@ def print_load(summary: LoadSummary) -> None:
     """Print the figures of a load run."""
     print_table(
         ("milliseconds", "median>", "90%>", "99%>"),
-        [
-            (name, *(number(each) for each in _three(values or ())))
-            for name, values in (
-                ("time to first token", summary.ttft_ms),
-                ("between tokens", summary.inter_token_ms),
-                ("queueing", summary.queue_ms),
-                ("end to end", summary.end_to_end_ms),
-                ("sent late", summary.late_ms),
-            )
-        ],
+        [(name, *(number(each) for each in values)) for name, values in summary.waits],
     )
     console.print(
         f"{summary.requests} requests ({summary.failed} failed) in {summary.seconds:.1f} s: "
@@ -114,7 +105,7 @@ def print_comparison(found: Comparison) -> None:
     print_table(
         ("figure", "before>", "after>", "change>", "95% interval>", ""),
         [
-            (r.name, _value(r.before, r.unit), _value(r.after, r.unit), percent(r.change, 2),
+            (r.name, in_unit(r.before, r.unit), in_unit(r.after, r.unit), percent(r.change, 2),
              "" if r.low is None else f"{percent(r.low, 1)} to {percent(r.high, 1)}",
              "*" if r.proven else "")
             for r in found.rows
@@ -133,18 +124,6 @@ def comparison_json(found: Comparison, before: Path, after: Path) -> dict[str, A
         "load_difference": dict(found.load),
         "notes": list(found.notes),
     }
-
-
-def _value(value: float | None, unit: str) -> str:
-    if unit == "share":
-        return percent(value, 2)
-    whole = value is not None and float(value).is_integer()
-    digits = 3 if unit == "s" else 0 if whole else 2
-    return number(value, digits, f" {unit}" if unit and value is not None else "")
-
-
-def _three(values: Sequence[float | None]) -> tuple[float | None, ...]:
-    return (*values, None, None, None)[:3]
 
 
 def _print_notes(notes: Sequence[str]) -> None:

@@ -61,7 +61,7 @@ def _acquire(lock: int, path: Path, wait_s: float, on_wait: Callable[[str], None
     until = time.monotonic() + wait_s
     while not _taken(lock):
         if time.monotonic() >= until:
-            message = f"{owner(path)} is at work on this deployment"
+            message = f"{owner(path)} is at work here"
             raise LockHeld(message, where=str(path), fix="wait until it has ended")
         time.sleep(LOOK_S)
 

@@ -78,20 +78,10 @@ def raw_page(run: Mapping[str, Any], rows: Sequence[RawRow]) -> Page:
 
 
 def _waits(summary: LoadSummary) -> Table:
-    named = (
-        ("time to first token", summary.ttft_ms),
-        ("between tokens", summary.inter_token_ms),
-        ("queueing", summary.queue_ms),
-        ("end to end", summary.end_to_end_ms),
-        ("sent late", summary.late_ms),
-    )
     return Table(
         caption="Milliseconds, over all requests that were answered",
         columns=("what", "median>", "90%>", "99%>"),
-        rows=tuple(
-            (name, *(number(each, 0) for each in values or (None, None, None)))
-            for name, values in named
-        ),
+        rows=tuple((name, *(number(each, 0) for each in values)) for name, values in summary.waits),
     )
 
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.report.page import Bullets, Page, Section, Table
 from fleet.report.plots import Line, curves
-from fleet.report.words import NONE, moment, number, percent
+from fleet.report.words import NONE, in_unit, moment, number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fleet.bench.window_figures import Stat, Window
+    from fleet.bench.window_figures import Window
     from fleet.report.page import Figure
 
 _METHOD = (
@@ -45,13 +45,6 @@ def window_page(run: Mapping[str, Any], window: Window) -> Page:
     )
 
 
-def stat_value(value: float | None, stat: Stat) -> str:
-    """Return a figure in its unit."""
-    if stat.unit == "share":
-        return percent(value, 2)
-    return number(value, 3 if stat.unit == "s" else 1, f" {stat.unit}" if value is not None else "")
-
-
 def _figures(window: Window) -> Table:
     return Table(
         caption="Means over the window, and percentiles where the engine keeps a histogram",
@@ -59,8 +52,8 @@ def _figures(window: Window) -> Table:
         rows=tuple(
             (
                 stat.name,
-                stat_value(stat.mean, stat),
-                *(stat_value(each, stat) for each in (*stat.quantiles, None, None, None)[:3]),
+                in_unit(stat.mean, stat.unit),
+                *(in_unit(each, stat.unit) for each in stat.three),
                 number(stat.count, 0),
             )
             for stat in window.stats

@@ -28,6 +28,15 @@ def percent(value: float | None, digits: int = 0) -> str:
     return NONE if value is None else f"{value * 100:.{digits}f}%"
 
 
+def in_unit(value: float | None, unit: str) -> str:
+    """Return a figure in its unit: shares as per cent, whole counts whole."""
+    if unit == "share":
+        return percent(value, 2)
+    whole = value is not None and float(value).is_integer()
+    digits = 3 if unit == "s" else 0 if whole else 2
+    return number(value, digits, f" {unit}" if unit and value is not None else "")
+
+
 def estimate(found: Estimate | None, digits: int = 2, unit: str = "") -> str:
     """Return a figure with its 95% interval, where there is one."""
     if found is None:

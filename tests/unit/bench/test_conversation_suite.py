@@ -195,6 +195,13 @@ def test_names_the_turn_that_is_beyond_the_context(tmp_path: Path) -> None:
     assert "--limit-turns 1" in (error.value.fix or "")
 
 
+def test_a_refusal_binds_the_folder_to_no_context(tmp_path: Path) -> None:
+    with pytest.raises(UserError):
+        run(tmp_path, Behaviour(context=6))
+
+    assert run(tmp_path, Behaviour(context=4096)).totals
+
+
 @pytest.mark.parametrize("change", [{"build": "b2-y"}, {"context": 2048}])
 def test_refuses_to_go_on_with_another_server(tmp_path: Path, change: dict[str, Any]) -> None:
     run(tmp_path, asked=replace(ASKED, limit_turns=1))
