@@ -6,7 +6,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fleet.cli.output import console, print_table
-from fleet.report.words import estimate, in_unit, number, percent
+from fleet.report.words import in_unit, number, percent, value_and_interval
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fleet.bench.compare import Comparison
     from fleet.bench.load_summary import LoadSummary
     from fleet.bench.parse_llama_bench import RawRow
-    from fleet.bench.summarise import Summary
+    from fleet.bench.summarise import Gain, Summary
     from fleet.bench.window_figures import Window
 
 
@@ -46,15 +46,22 @@ def print_conversation(summary: Summary) -> None:
     )  # fmt: skip
     console.print()
     print_table(
-        ("against", "prefill saved s>", "prefill>", "decode>", "wall>", "same answers>"),
-        [
-            (f"{g.condition} / {g.baseline}", estimate(g.prefill_saved_s),
-             *(estimate(each, unit="x") for each in (g.prefill, g.decode, g.wall)),
-             f"{g.same_answers} of {g.compared}")
-            for g in summary.gains
-        ],
-    )  # fmt: skip
+        ("against", "figure", "value>", "95% interval>"),
+        [row for gain in summary.gains for row in _gain_rows(gain)],
+    )
     _print_notes(summary.notes)
+
+
+def _gain_rows(gain: Gain) -> list[tuple[str, ...]]:
+    """Return one line a figure, so that the table is no wider than any terminal."""
+    speedups = (("prefill", gain.prefill), ("decode", gain.decode), ("wall", gain.wall))
+    rows = [
+        ("prefill saved", *value_and_interval(gain.prefill_saved_s, " s")),
+        *((f"{name} speed-up", *value_and_interval(each, "x")) for name, each in speedups),
+        ("same answers", f"{gain.same_answers} of {gain.compared}", ""),
+    ]
+    first = f"{gain.condition} / {gain.baseline}"
+    return [(first if place == 0 else "", *row) for place, row in enumerate(rows)]
 
 
 def print_window(window: Window) -> None:

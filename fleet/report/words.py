@@ -37,11 +37,17 @@ def in_unit(value: float | None, unit: str) -> str:
     return number(value, digits, f" {unit}" if unit and value is not None else "")
 
 
-def estimate(found: Estimate | None, digits: int = 2, unit: str = "") -> str:
-    """Return a figure with its 95% interval, where there is one."""
+def value_and_interval(found: Estimate | None, unit: str = "", digits: int = 2) -> tuple[str, str]:
+    """Return a figure and its 95% interval, which is empty where there is none."""
     if found is None:
-        return NONE
+        return NONE, ""
     shown = number(found.value, digits, unit)
     if found.low is None or found.high is None:
-        return shown
-    return f"{shown} ({number(found.low, digits)} to {number(found.high, digits)})"
+        return shown, ""
+    return shown, f"{number(found.low, digits)} to {number(found.high, digits)}"
+
+
+def estimate(found: Estimate | None, unit: str = "") -> str:
+    """Return a figure with its 95% interval in brackets, where there is one."""
+    value, interval = value_and_interval(found, unit)
+    return f"{value} ({interval})" if interval else value
