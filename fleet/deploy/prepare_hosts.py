@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from fleet.facts.model_facts import ModelFacts
     from fleet.profiles.kinds import Deployment
 
-HEADER_BLOCK = 4 * 2**20
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PreparedHosts:

@@ -54,11 +54,6 @@ def read_profile_file(path: str | Path) -> bytes:
         raise UserError(reason, where=str(path), fix="check its owner and mode") from None
 
 
-def profile_files_under(folder: Path) -> tuple[str, ...]:
-    """Return the profile files of `folder` and its subfolders, sorted."""
-    return tuple(str(path) for path in _paths(folder))
-
-
 def absolute_path(path: str, *, folder: str | None = None) -> str:
     """Return `path` from `folder` (the working folder when None), `~` being the user's home."""
     return str(Path(folder or Path.cwd(), Path(path).expanduser()).expanduser().absolute())

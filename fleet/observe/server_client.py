@@ -80,10 +80,6 @@ class ServerClient:
         body = {"content": text, "add_special": special}
         return [int(token) for token in self._post("/tokenize", body)["tokens"]]
 
-    def detokenize(self, tokens: Sequence[int]) -> str:
-        """Return the text of `tokens`."""
-        return str(self._post("/detokenize", {"tokens": list(tokens)})["content"])
-
     def apply_template(self, messages: Sequence[Mapping[str, Any]], **options: object) -> str:
         """Return the prompt that the model's template makes of `messages`."""
         body = {"messages": list(messages), **options}
