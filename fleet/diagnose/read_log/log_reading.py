@@ -177,6 +177,7 @@ class LogReading:
     lines: int = 0
     starts: int = 1
     events: dict[str, Event] = field(default_factory=dict)
+    said: int = 0  # events in all
     first_tasks: list[Task] = field(default_factory=list)
     last_tasks: deque[Task] = field(default_factory=lambda: deque(maxlen=KEPT_ENDS))
     task_count: int = 0
@@ -230,6 +231,7 @@ class LogReading:
         if event is None:
             event = self.events[kind] = Event()
         event.count += 1
+        self.said += 1
         if len(event.evidence) < EVIDENCE:
             event.evidence.append(Evidence(line, text[:SHOWN]))
 

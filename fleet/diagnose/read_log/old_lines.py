@@ -14,13 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleet.diagnose.read_log.log_reading import LogReading
-    from fleet.diagnose.read_log.task_assembly import TaskAssembly
+    from fleet.diagnose.read_log.task_assembly import Key, TaskAssembly
 
-_IN_CACHE = re.compile(r"slot (\d+) ?: in cache: (\d+) tokens \| to process: (\d+) tokens")
-_KV_RM = re.compile(r"slot (\d+) ?: kv cache rm - \[(\d+)")
-_RELEASED = re.compile(r"slot (\d+) released \((\d+) tokens in cache\)")
-_PROCESSING = re.compile(r"slot (\d+) is processing \[task id: (\d+)\]")
-_SHIFT = re.compile(r"slot (\d+) ?: context shift")
 _IK_CACHE = re.compile(r"Cache: cache_size = (\d+), (.*)")
 _IK_PROMPT_CACHE = re.compile(r"Prompt cache: cache size: (\d+)")
 _PAIR = re.compile(r"(\w+)\s*=\s*(\d+)")
@@ -58,44 +53,59 @@ def read_old(assembly: TaskAssembly, source: str, text: str, number: int) -> boo
 
 
 def _slot_2023(assembly: TaskAssembly, source: str, text: str, number: int) -> bool:
-    reading = assembly.reading
-    if found := _PROCESSING.search(text):
-        begun = assembly.open((source, int(found[1])), int(found[2]), number, text)
-        begun.launched = True
-        assembly.turn_to(source, begun)
-    elif found := _IN_CACHE.search(text):
-        key = (source, int(found[1]))
-        task = assembly.tasks.get(key)
-        if task is None or task.released is not None:
-            task = assembly.open(key, None, number, text)
-        task.cached = int(found[2])
-        task.prompt = task.cached + int(found[3])
-        assembly.turn_to(source, task)
-    elif found := _KV_RM.search(text):
-        task = assembly.tasks.get((source, int(found[1])))
-        if task is not None and task.first_rm is None:
-            task.first_rm = int(found[2])
-    elif found := _RELEASED.search(text):
-        _release_2023(assembly, (source, int(found[1])), int(found[2]))
-    elif found := _SHIFT.search(text):
-        task = assembly.tasks.get((source, int(found[1])))
-        if task is not None:
-            task.shifted = True
-        reading.saw("context-shift", number, text)
-    else:
-        return False
-    reading.marks.add("slots23")
-    return True
+    for pattern, read in SLOT_2023:
+        if found := pattern.search(text):
+            read(assembly, (source, int(found[1])), found, number)
+            assembly.reading.marks.add("slots23")
+            return True
+    return False
 
 
-def _release_2023(assembly: TaskAssembly, key: tuple[str, int], left: int) -> None:
+def _processing(assembly: TaskAssembly, key: Key, found: re.Match[str], number: int) -> None:
+    begun = assembly.open(key, int(found[2]), number, found.string)
+    begun.launched = True
+    assembly.turn_to(key[0], begun)
+
+
+def _in_cache(assembly: TaskAssembly, key: Key, found: re.Match[str], number: int) -> None:
+    task = assembly.tasks.get(key)
+    if task is None or task.released is not None:
+        task = assembly.open(key, None, number, found.string)
+    task.cached = int(found[2])
+    task.prompt = task.cached + int(found[3])
+    assembly.turn_to(key[0], task)
+
+
+def _removed(assembly: TaskAssembly, key: Key, found: re.Match[str], _number: int) -> None:
+    task = assembly.tasks.get(key)
+    if task is not None and task.first_rm is None:
+        task.first_rm = int(found[2])
+
+
+def _released(assembly: TaskAssembly, key: Key, found: re.Match[str], _number: int) -> None:
+    """Take the tokens in the cache: one more than builds that stop before the last."""
     task = assembly.tasks.get(key)
     if task is not None:
-        task.released = left
-        # 2023 prints the tokens in the cache, one more than builds that stop before the last
+        task.released = int(found[2])
         assembly.release(task)
     assembly.current = None
     assembly.currents.pop(key[0], None)
+
+
+def _shifted(assembly: TaskAssembly, key: Key, found: re.Match[str], number: int) -> None:
+    task = assembly.tasks.get(key)
+    if task is not None:
+        task.shifted = True
+    assembly.reading.saw("context-shift", number, found.string)
+
+
+SLOT_2023 = (
+    (re.compile(r"slot (\d+) is processing \[task id: (\d+)\]"), _processing),
+    (re.compile(r"slot (\d+) ?: in cache: (\d+) tokens \| to process: (\d+) tokens"), _in_cache),
+    (re.compile(r"slot (\d+) ?: kv cache rm - \[(\d+)"), _removed),
+    (re.compile(r"slot (\d+) released \((\d+) tokens in cache\)"), _released),
+    (re.compile(r"slot (\d+) ?: context shift"), _shifted),
+)
 
 
 def _ik_cache(assembly: TaskAssembly, text: str) -> bool:

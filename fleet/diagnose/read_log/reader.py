@@ -45,7 +45,8 @@ LONG = 4000  # characters; Python refuses numbers of more than 4,300 digits
 _RESTART_S = 1.0  # a clock that goes back by more is a new start
 
 
-_TAKEN, _SPECIAL, _OF_SLOT, _SILENT = range(4)
+# how a slot line is read: by its row alone, for nothing, for the slot, with more to do
+_TAKEN, _SILENT, _OF_SLOT, _HEADER, _UNKNOWN, _LAUNCH, _CHOICE, _RELEASE, _TIMED = range(9)
 
 
 class _SlotLine(NamedTuple):
@@ -60,7 +61,7 @@ class _SlotLine(NamedTuple):
     plain: bool  # no other program names the server in front
 
 
-_PLAIN, _FUNCTION, _TIMING = range(3)  # a function's lines can mean trouble besides
+_PLAIN, _FUNCTION, _TIMING, _OF_BUILD = range(4)  # a function's lines can mean trouble besides
 
 
 class _Known(NamedTuple):
@@ -88,6 +89,7 @@ class LogReader:
         self._head, self._key, self._number = "", ("", 0), -1
         self._task = Task()
         self._line = 0
+        self._command = ""  # line with options, the last
         self._shape = b""
         self._silent: set[bytes] = set()
         self._slots: dict[bytes, _SlotLine] = {}
@@ -114,7 +116,7 @@ class LogReader:
                 self._slot_line(line, slot_line, number)
             elif (places := brackets.get(shape)) is not None:
                 self._shape = shape
-                self._bracket(line, places, "", number)
+                self._bracket(line, places, _source(line) if places.start else "", number)
             elif (reader := known.get(shape)) is not None:
                 self._shape = shape
                 self._known_line(line, reader, number)
@@ -133,7 +135,7 @@ class LogReader:
                 return self._other(line, number)
             if not self._seen_slots:
                 self._first_slot_line(line)
-            if place.handler is not slot_lines.unknown:
+            if place.how != _UNKNOWN:
                 self._slots[self._shape] = place
             self._slot_line(line, place, number)
             return place.how == _SILENT and self._number < 0  # begins no task either
@@ -156,7 +158,7 @@ class LogReader:
         event = read(self.reading, line[begin:])
         if event == "idle":
             self.assembly.idle()
-        elif event:
+        elif event and kind != _OF_BUILD:
             self.reading.saw(event, number, line)
         if kind == _FUNCTION and event in {None, "kv-failed"}:
             self._trouble(line[begin:], line, number)
@@ -195,29 +197,29 @@ class LogReader:
             event = handler(self.reading, task, line[begin:])
             if event is not None:
                 self.reading.saw(event, number, line)
-        elif how == _SPECIAL:
+        elif how != _SILENT:
             self._special(task, place, line, number)
 
     def _special(self, task: Task, place: _SlotLine, line: str, number: int) -> None:
         """Read a line that begins or ends something, or that no row of the table takes."""
-        handler, text = place.handler, line[place.begin :]
-        if not text:
+        how, handler = place.how, place.handler
+        if how == _HEADER:
             self._header(task, self._key)
             return
-        if handler is slot_lines.unknown:
+        if how == _UNKNOWN:
             self._unknown_text(task, place, line, number)
             return
-        if handler is slot_lines.launch:
+        if how == _LAUNCH:
             task = self._launched(task, self._key, line, number)
-        elif self._number < 0 and handler is slot_lines.selected:
+        elif how == _CHOICE and self._number < 0:
             task.line, task.text = number, line[:SHOWN]  # not when the slot was made
-        event = handler(self.reading, task, text)
+        event = handler(self.reading, task, line[place.begin :])
         if event is not None:
             self.reading.saw(event, number, line)
-        if handler is slot_lines.release:
+        if how == _RELEASE:
             self.assembly.release(task)
             self._tick(line)
-        elif self._number < 0 and handler is slot_lines.prompt_timing:
+        elif how == _TIMED and self._number < 0:
             self._head = ""
             self.assembly.tasks[self._key] = task
 
@@ -289,9 +291,8 @@ class LogReader:
         if text.startswith("{") and self._json(text, source, line, number):
             return False
         if text.startswith("vllm:") and text[5:6] != " ":
-            event = vllm_lines.read_metric(self.reading, text)
-            if event:
-                self.reading.saw(event, number, line)
+            known = self._remember(vllm_lines.read_metric, text, line, _PLAIN)
+            self._known_line(line, known, number)
             return False
         return self._message(text, source, line, number)
 
@@ -321,8 +322,7 @@ class LogReader:
         if kind == "bracket" and (
             places := structured_lines.bracket_places(line, len(line) - len(text.lstrip()))
         ):
-            if not source:
-                self._brackets[self._shape] = places
+            self._brackets[self._shape] = places
             self._bracket(line, places, source, number)
         elif kind == "timing" and old_lines.is_old_timing(text):
             self._old_timing(text, source, line, number)
@@ -335,7 +335,9 @@ class LogReader:
         bare = text.partition(":")[2].lstrip()
         handler = slot_lines.TABLE.get(bare[:8])
         if handler is not None:
-            handler(self.reading, self._current(source, number, line), bare)
+            if not source:
+                self._remember(handler, bare, line, _TIMING)
+            self._timing(handler, bare, source, line, number)
 
     def _srv(self, text: str, line: str, number: int) -> bool:
         found = _SRV.match(text)
@@ -386,7 +388,7 @@ class LogReader:
         elif not text.startswith(("kv cache", "slot", "prompt", "generation")):
             self._trouble(f"{text} {values.get('error', '')}", line, number)
 
-    def _named(self, text: str, line: str, number: int) -> bool:  # noqa: PLR0911 - one a kind
+    def _named(self, text: str, line: str, number: int) -> bool:  # noqa: C901, PLR0911 - a chain
         """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
         reading = self.reading
         found = _NAME.match(text)
@@ -406,11 +408,17 @@ class LogReader:
                 reading.saw(event, number, line)
                 self._remember(vllm, text, line, _PLAIN)
                 return False
-        elif ("build" in text or "version: " in text) and self._build(text):
+        elif ("build" in text or "version: " in text) and self._build(reading, text):
+            self._remember(self._build, text, line, _OF_BUILD)
+            return False
+        elif text == self._command:
             return False
         elif not (" --" in text or " -c" in text) or not old_lines.read_options(reading, text):
             return self._last_trouble(text, line, number)
-        self._trouble(text, line, number)
+        else:
+            self._command = text
+        if not self._trouble(text, line, number):
+            self._command = ""
         return False
 
     def _function(self, name: str, reader: Reader, text: str, line: str, number: int) -> bool:
@@ -422,20 +430,20 @@ class LogReader:
         event = reader(self.reading, text)
         if event:
             self.reading.saw(event, number, line)
-            if not begins:
-                self._remember(reader, text, line, _FUNCTION)
         silent = event in {None, "kv-failed"} and self._trouble(text, line, number)
+        if not begins and not silent:
+            self._remember(reader, text, line, _FUNCTION)
         return silent and event is None and not begins
 
-    def _build(self, text: str) -> bool:
+    def _build(self, reading: LogReading, text: str) -> str | None:
+        """Take the number of a build; after tasks it is a new start's."""
         found = _BUILD.search(text)
         if found is None:
-            return False
-        number = next(part for part in found.groups() if part)
-        if self.reading.build is not None and self.reading.task_count:
+            return None
+        if reading.build is not None and reading.task_count:
             self._restart()
-        self.reading.build = number
-        return True
+        reading.build = next(part for part in found.groups() if part)
+        return reading.build
 
     def _maybe_restart(self, text: str) -> None:
         """Loading a model after tasks were served is a new start, not a draft."""
@@ -444,9 +452,10 @@ class LogReader:
 
     def _last_trouble(self, text: str, line: str, number: int) -> bool:
         """Look for a sentence that means trouble in a line that says nothing else."""
+        before = self.reading.said
         silent = self._trouble(text, line, number)
         trouble = self._troubles.get(self._shape)
-        if trouble is not None and trouble.event not in {"mismatch", "alloc"}:
+        if trouble is not None and trouble.event != "mismatch" and self.reading.said > before:
             self._remember(trouble.take, text, line, _PLAIN)
         return silent
 
@@ -492,14 +501,14 @@ def _slot_line_of(line: str, at: int) -> _SlotLine | None:
         return None
     begin = len(line) - len(line[end + 2 :].lstrip())
     handler = slot_lines.TABLE.get(line[begin : begin + 8], slot_lines.unknown)
-    how = _HOW.get(handler, _TAKEN) if begin < len(line) else _SPECIAL
+    how = _HOW.get(handler, _TAKEN) if begin < len(line) else _HEADER
     return _SlotLine(start, at, end, begin, handler, how, plain=not _source(line))
 
 
 _HOW = {
-    slot_lines.nothing: _SILENT, slot_lines.new_slot: _OF_SLOT, slot_lines.unknown: _SPECIAL,
-    slot_lines.launch: _SPECIAL, slot_lines.selected: _SPECIAL, slot_lines.release: _SPECIAL,
-    slot_lines.prompt_timing: _SPECIAL,
+    slot_lines.nothing: _SILENT, slot_lines.new_slot: _OF_SLOT, slot_lines.unknown: _UNKNOWN,
+    slot_lines.launch: _LAUNCH, slot_lines.selected: _CHOICE, slot_lines.release: _RELEASE,
+    slot_lines.prompt_timing: _TIMED,
 }  # fmt: skip
 
 

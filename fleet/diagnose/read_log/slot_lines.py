@@ -64,33 +64,33 @@ def prompt_timing(reading: LogReading, task: Task, text: str) -> None:
     """`prompt eval time`: processed tokens only, whatever the build."""
     found = _TIMING.match(text)
     if found:
-        task.pp_ms, task.processed = float(found[1]), int(found[2])
-        task.pp_tps = _rate(found)
-        _agree(reading, task, "prompt", task.pp_ms, task.processed, task.pp_tps)
+        task.pp_ms, task.processed = ms, tokens = float(found[1]), int(found[2])
+        task.pp_tps = tps = _rate(found)
+        if tps and tokens > 1 and abs(tokens / tps * 1000 - ms) > SLACK * ms:
+            _disagrees(reading, task, "prompt", ms, tokens, tps)
 
 
 def eval_timing(reading: LogReading, task: Task, text: str) -> None:
     """`eval time` and `generation eval time`."""
     found = _TIMING.match(text)
     if found:
-        task.tg_ms, task.gen = float(found[1]), int(found[2])
-        task.tg_tps = _rate(found)
-        _agree(reading, task, "generation", task.tg_ms, task.gen, task.tg_tps)
+        task.tg_ms, task.gen = ms, tokens = float(found[1]), int(found[2])
+        task.tg_tps = tps = _rate(found)
+        if tps and tokens > 1 and abs(tokens / tps * 1000 - ms) > SLACK * ms:
+            _disagrees(reading, task, "generation", ms, tokens, tps)
 
 
-def _agree(
-    reading: LogReading, task: Task, what: str, ms: float, tokens: int, tps: float | None
+def _disagrees(
+    reading: LogReading, task: Task, what: str, ms: float, tokens: int, tps: float
 ) -> None:
     """Note a time that its own count and rate contradict; builds differ by one token."""
-    if not tps or tokens < 2 or ms < 100 or len(reading.notes) > 20:  # noqa: PLR2004
+    one_less = abs((tokens - 1) / tps * 1000 - ms) <= SLACK * ms
+    if one_less or ms < 100 or len(reading.notes) > 20:  # noqa: PLR2004
         return
-    seconds = ms / 1000
-    slack = SLACK * seconds
-    if abs(tokens / tps - seconds) > slack and abs((tokens - 1) / tps - seconds) > slack:
-        reading.notes.append(
-            f"task {task.task}: the {what} time of {seconds:.1f} s does not agree with its "
-            f"{tokens} tokens at {tps:g} tok/s, which take {tokens / tps:.1f} s"
-        )
+    reading.notes.append(
+        f"task {task.task}: the {what} time of {ms / 1000:.1f} s does not agree with its "
+        f"{tokens} tokens at {tps:g} tok/s, which take {tokens / tps:.1f} s"
+    )
 
 
 def draft(reading: LogReading, task: Task, text: str) -> str | None:

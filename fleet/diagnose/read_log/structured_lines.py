@@ -33,8 +33,12 @@ LIMIT = 256 * 1024
 
 
 class Places(NamedTuple):
-    """Where text and values of interest lie in a line `INFO [ f] text | k=v k=v`."""
+    """Where text and values of interest lie in a line `INFO [ f] text | k=v k=v`.
 
+    `start` is where its own words start, behind what others put in front.
+    """
+
+    start: int
     begin: int
     end: int
     values: tuple[tuple[str, int, int], ...]
@@ -60,7 +64,7 @@ def bracket_places(line: str, begin: int) -> Places | None:
         for found in _PAIR.finditer(line, stop, LIMIT)
         if found[1] in WANTED
     )
-    return Places(end + 2, stop, tuple(pairs))
+    return Places(begin, end + 2, stop, tuple(pairs))
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever the log says

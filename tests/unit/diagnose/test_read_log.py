@@ -88,6 +88,25 @@ def test_two_servers_whose_lines_alternate_are_kept_apart() -> None:
 PREFIXES_OF_UNITS = ("Nov 12 10:00:07 box llama-a[77]: ", "Nov 12 10:00:07 box llama-b[78]: ")
 
 
+def test_each_start_has_its_build_and_its_tasks() -> None:
+    start = """\
+build_info: b{build}-25eec6f32
+llama_context: n_ctx         = {n_ctx}
+slot launch_slot_: id  0 | task 0 | processing task
+prompt eval time =    1000.00 ms /   {tokens} tokens (    1.00 ms per token,   {tokens}.00 tokens per second)
+       eval time =    1000.00 ms /    20 tokens (   50.00 ms per token,    20.00 tokens per second)
+slot      release: id  0 | task 0 | stop processing: n_tokens = {left}, truncated = 0
+"""
+    runs = ((8672, 4096, 300), (9093, 8192, 700), (9093, 8192, 500))
+
+    found = answer(
+        "".join(start.format(build=b, n_ctx=c, tokens=n, left=n + 19) for b, c, n in runs)
+    )
+
+    assert (found["starts"], found["build"], found["n_ctx"]) == (3, "b9093", 8192)
+    assert [one["processed_tokens"] for one in found["tasks"]] == [300, 700, 500]
+
+
 @pytest.mark.parametrize(("line", "findings", "trap"), SENTENCES, ids=lambda value: str(value)[:40])
 def test_one_line_is_enough(line: str, findings: set[str], trap: str) -> None:
     said = set(codes(line))
