@@ -55,13 +55,14 @@ def diagnose(
 ) -> None:
     """Read a log, or a running deployment, and say what holds the server back."""
     found = _diagnosed(target, window, (hardware, model))
-    if against is not None:
-        _leave_compared(compare_runs(found, _diagnosed(against, window, (None, None))), as_json)
     if fix_out is not None:
         write_atomically(Path(fix_out), fix_overlay(found.findings, target))
     if html is not None:
         page = importlib.import_module(_PAGE).diagnosis_page
         write_atomically(Path(html), page(found, title=target))
+    if against is not None:
+        other = _diagnosed(against, window, (None, None))
+        _leave_compared(found, compare_runs(found, other), as_json)
     _print(diagnosis_json(found) if as_json else diagnosis_text(found))
     raise typer.Exit(NOT_AS_WANTED if found.has_error else 0)
 
@@ -84,8 +85,9 @@ def _looks_like_a_file(target: str) -> bool:
     return "/" in target or target.endswith((".log", ".txt", ".gz", ".json", ".jsonl"))
 
 
-def _leave_compared(comparison: Comparison, as_json: bool) -> None:
-    _print(comparison_json(comparison) if as_json else comparison_text(comparison))
+def _leave_compared(found: Diagnosis, comparison: Comparison, as_json: bool) -> None:
+    document = diagnosis_json(found) | comparison_json(comparison)
+    _print(document if as_json else comparison_text(comparison))
     raise typer.Exit(0 if comparison.comparable else NOT_AS_WANTED)
 
 
