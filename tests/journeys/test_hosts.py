@@ -55,9 +55,13 @@ done
 exec llama-server --model /models/served.gguf --host "$host" --port "$port" \\
   --ctx-size 1024 --grammar 'root ::= [a-z]+'
 """
-MAKE_STAND_IN = "chmod +x /root/image/vllm"
 FETCH = """#!/bin/sh
-[ "$1 $2 $3" = "download org/published --local-dir" ] && cp -r /root/published/. "$4"
+[ "$1 $2 $3" = "download org/published --local-dir" ] && cp -r /published/. "$4"
+"""
+CONTAINERFILE = """\
+FROM {}
+COPY vllm hf /usr/bin/
+COPY published /published
 """
 PATIENCE_S = 120.0
 BEGUN = b"b" * 2**16  # more than what is held back before it is sent, no more than a pipe holds
@@ -81,7 +85,6 @@ def town(
     made.write()
     yield made
     network.hosts[0].run("umount /small /usr/bin/podman /usr/bin/date")
-    network.hosts[1].run("umount /usr/bin; rm -rf /root/bin /root/published")
     for host in network.hosts:
         host.run("podman rm --all --force --time 0")
 
@@ -302,12 +305,6 @@ def test_a_model_that_is_a_folder_is_brought_whole_or_fetched_there(
 ) -> None:
     """vLLM's part is played by a script that serves a file of the folder."""
     host = town.hosts[1]
-    host.run(f"mkdir -p /root/image; cat > /root/image/vllm; {MAKE_STAND_IN}", stdin=STAND_IN)
-    host.run(
-        "cat > /root/image/Containerfile", stdin=f"FROM {town.image}\nCOPY vllm /usr/bin/vllm\n"
-    )
-    built = host.run(f"podman build --quiet --tag {VLLM} /root/image")
-    assert built.returncode == 0, built.stderr
     snapshot = town.folder / "snapshot"
     (snapshot / "tokenizer").mkdir(parents=True)
     shutil.copy(tiny_models["llama"], snapshot / "served.gguf")
@@ -317,6 +314,13 @@ def test_a_model_that_is_a_folder_is_brought_whole_or_fetched_there(
     (snapshot / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weights}))
     (snapshot / "tokenizer/words.json").write_text("{}")
     (snapshot / "config.json").write_text("{}")
+    image = host.folder / "root/image"
+    shutil.copytree(snapshot, image / "published")
+    for name, text in (("vllm", STAND_IN), ("hf", FETCH), ("Containerfile", CONTAINERFILE)):
+        (image / name).write_text(text.format(town.image) if name == "Containerfile" else text)
+        (image / name).chmod(0o755)
+    built = host.run(f"podman build --quiet --tag {VLLM} /root/image")
+    assert built.returncode == 0, built.stderr
     town.model, town.engine, town.image, town.build = snapshot, "vllm", VLLM, "0.33.0"
     only = {"hosts": [town.target(host)]}
     town.write(**only, settings={"ctx_size": 1024})
@@ -344,10 +348,8 @@ def test_a_model_that_is_a_folder_is_brought_whole_or_fetched_there(
     assert host.run(there).stdout == wanted
     assert host.run(f"stat -c %i {folder}/served.gguf").stdout == kept
 
-    # known by its repository alone, and not whole: the host fetches it
-    host.run(f"cp -r {folder} /root/published; rm {folder}/{first}; mkdir -p /root/bin")
-    host.run("cat > /root/bin/hf; chmod +x /root/bin/hf", stdin=FETCH)
-    host.run("mount -t overlay overlay -o lowerdir=/root/bin:/usr/bin /usr/bin")
+    # known by its repository alone, and not whole: the host fetches it by the image's program
+    host.run(f"rm {folder}/{first}; for f in $(command -v hf); do mount --bind /dev/null $f; done")
     town.write(**only, model={"repo": "org/published"}, settings={"ctx_size": 1024})
     code, told = town.fleet("up", NAME, "--yes")
     assert code == 0, told
