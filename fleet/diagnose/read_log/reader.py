@@ -9,7 +9,7 @@ searched for sentences that mean trouble.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from fleet.diagnose.read_log import (
     error_lines,
@@ -21,55 +21,48 @@ from fleet.diagnose.read_log import (
     vllm_lines,
 )
 from fleet.diagnose.read_log.generation import settle_generation
+from fleet.diagnose.read_log.known_lines import (
+    CHOICE,
+    FUNCTION,
+    HEADER,
+    LAUNCH,
+    OF_BUILD,
+    OF_SLOT,
+    PLAIN,
+    RELEASE,
+    SILENT,
+    TAKEN,
+    TIMED,
+    TIMING,
+    UNKNOWN,
+    Known,
+    SlotLine,
+    slot_line_of,
+    source_of,
+)
 from fleet.diagnose.read_log.lines import batch_of, line_batches
 from fleet.diagnose.read_log.log_reading import SHOWN, LogReading, Task
 from fleet.diagnose.read_log.prefixes import clock_seconds, strip_prefixes
+from fleet.diagnose.read_log.structured_lines import Places
 from fleet.diagnose.read_log.task_assembly import TaskAssembly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from fleet.diagnose.read_log.known_lines import Reader
     from fleet.diagnose.read_log.lines import Batch
-    from fleet.diagnose.read_log.structured_lines import Places
     from fleet.diagnose.read_log.task_assembly import Key
 
-    Reader = Callable[..., str | None]  # of a reading and a text; of a reading, a task, a text
 
 _SRV = re.compile(r"(?:srv|cmn|spec)\s+\S+?:?\s+(?:- )?")
 _BUILD = re.compile(
     r"(?:build_info: (b\d+)|build: (\d+) \(|version: (\d+) \(|\(build (\d+), |build = (\d+) \()"
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*: ?")
-SHAPES = 50_000  # remembered at most, of each kind
+NEW = ()  # a shape not seen before
+SHAPES = 100_000  # remembered at most
 LONG = 4000  # characters; Python refuses numbers of more than 4,300 digits
 _RESTART_S = 1.0  # a clock that goes back by more is a new start
-
-
-# how a slot line is read: by its row alone, for nothing, for the slot, with more to do
-_TAKEN, _SILENT, _OF_SLOT, _HEADER, _UNKNOWN, _LAUNCH, _CHOICE, _RELEASE, _TIMED = range(9)
-
-
-class _SlotLine(NamedTuple):
-    """Where the parts of a slot line lie: ` id `, ` | task `, its end, the text; who reads it."""
-
-    start: int
-    at: int
-    end: int
-    begin: int
-    handler: slot_lines.Handler
-    how: int
-    plain: bool  # no other program names the server in front
-
-
-_PLAIN, _FUNCTION, _TIMING, _OF_BUILD = range(4)  # a function's lines can mean trouble besides
-
-
-class _Known(NamedTuple):
-    """Who reads lines of a shape, from where on, and how."""
-
-    read: Reader
-    begin: int
-    kind: int
 
 
 class LogReader:
@@ -91,10 +84,7 @@ class LogReader:
         self._line = 0
         self._command = ""  # line with options, the last
         self._shape = b""
-        self._silent: set[bytes] = set()
-        self._slots: dict[bytes, _SlotLine] = {}
-        self._known: dict[bytes, _Known] = {}
-        self._brackets: dict[bytes, Places] = {}
+        self._known: dict[bytes, SlotLine | Known | Places | None] = {}  # None: says nothing
         self._troubles: dict[bytes, error_lines.Trouble | None] = {}
 
     def feed(self, batch: Batch) -> None:
@@ -103,69 +93,67 @@ class LogReader:
         if max(map(len, lines), default=0) > LONG:  # what follows is no figure
             lines = [line if line[:1] == "{" else line[:LONG] for line in lines]
         number = self._line
-        silent, slots, known, brackets = self._silent, self._slots, self._known, self._brackets
-        sides = self.reading.sides
-        for kept in (silent, slots, known, brackets, self._troubles):
+        known, sides = self._known, self.reading.sides
+        for kept in (known, self._troubles):
             if len(kept) > SHAPES:
                 kept.clear()
         for line, shape in zip(lines, shapes, strict=True):
             number += 1
-            if shape in silent and (not sides or old_lines.are_full(sides)):
+            what = known.get(shape, NEW)
+            if what is None and (not sides or old_lines.are_full(sides)):
                 continue
-            if (slot_line := slots.get(shape)) is not None:
-                self._slot_line(line, slot_line, number)
-            elif (places := brackets.get(shape)) is not None:
-                self._shape = shape
-                self._bracket(line, places, _source(line) if places.start else "", number)
-            elif (reader := known.get(shape)) is not None:
-                self._shape = shape
-                self._known_line(line, reader, number)
-            else:
-                self._shape = shape
-                if self._new_line(line, number):
-                    silent.add(shape)
+            self._shape = shape
+            if what.__class__ is SlotLine:
+                self._slot_line(line, what, number)
+            elif what.__class__ is Known:
+                self._known_line(line, what, number)
+            elif what.__class__ is Places:
+                source = source_of(line) if what.start else ""
+                self._bracket(line, what, source, number)
+            elif self._new_line(line, number):
+                known[shape] = None
         self._line = self.reading.lines = number
 
     def _new_line(self, line: str, number: int) -> bool:
         """Read a line of a new shape; True when it says nothing, whatever its figures."""
         at = line.find(" | task ")
         if at >= 0:
-            place = _slot_line_of(line, at) if line[0] != "{" else None
+            place = slot_line_of(line, at) if line[0] != "{" else None
             if place is None:
                 return self._other(line, number)
             if not self._seen_slots:
                 self._first_slot_line(line)
-            if place.how != _UNKNOWN:
-                self._slots[self._shape] = place
+            if place.how != UNKNOWN:
+                self._known[self._shape] = place
             self._slot_line(line, place, number)
-            return place.how == _SILENT and self._number < 0  # begins no task either
+            return place.how == SILENT and self._number < 0  # begins no task either
         bare = line.lstrip()
         if (handler := slot_lines.UNSTAMPED.get(bare[:8])) is not None:
             self.reading.marks.add("timing")
             if handler is slot_lines.nothing:
                 return True
-            self._remember(handler, bare, line, _TIMING)
+            self._remember(handler, bare, line, TIMING)
             self._timing(handler, bare, "", line, number)
             return False
         return not bare or self._other(line, number)
 
-    def _known_line(self, line: str, known: _Known, number: int) -> None:
+    def _known_line(self, line: str, known: Known, number: int) -> None:
         """Read a line whose shape was seen before, and not as a slot's."""
         read, begin, kind = known
-        if kind == _TIMING:
+        if kind == TIMING:
             self._timing(read, line[begin:], "", line, number)
             return
         event = read(self.reading, line[begin:])
         if event == "idle":
             self.assembly.idle()
-        elif event and kind != _OF_BUILD:
+        elif event and kind != OF_BUILD:
             self.reading.saw(event, number, line)
-        if kind == _FUNCTION and event in {None, "kv-failed"}:
+        if kind == FUNCTION and event in {None, "kv-failed"}:
             self._trouble(line[begin:], line, number)
 
-    def _remember(self, read: Reader, text: str, line: str, kind: int) -> _Known:
+    def _remember(self, read: Reader, text: str, line: str, kind: int) -> Known:
         """Let `read` have what stands where `text` does in lines of this shape from now on."""
-        known = self._known[self._shape] = _Known(read, len(line) - len(text), kind)
+        known = self._known[self._shape] = Known(read, len(line) - len(text), kind)
         return known
 
     def finish(self) -> LogReading:
@@ -177,10 +165,10 @@ class LogReader:
         settle_generation(self.reading)
         return self.reading
 
-    def _slot_line(self, line: str, place: _SlotLine, number: int) -> None:
+    def _slot_line(self, line: str, place: SlotLine, number: int) -> None:
         """Read `... id  N | task M | TEXT`."""
         start, at, end, begin, handler, how, plain = place
-        if how == _OF_SLOT:
+        if how == OF_SLOT:
             handler(self.reading, self._task, line[begin:])
             slots = int(line[start + 4 : at]) + 1
             self.reading.n_slots = max(self.reading.n_slots or 0, slots)
@@ -190,36 +178,36 @@ class LogReader:
             task = self._task
         else:
             self._number = int(line[at + 8 : end])
-            self._key = ("" if plain else _source(line), int(line[start + 4 : at]))
+            self._key = ("" if plain else source_of(line), int(line[start + 4 : at]))
             task = self._task = self.assembly.of(self._key, self._number, number, line)
             self._head = head if plain else ""
-        if how == _TAKEN:
+        if how == TAKEN:
             event = handler(self.reading, task, line[begin:])
             if event is not None:
                 self.reading.saw(event, number, line)
-        elif how != _SILENT:
+        elif how != SILENT:
             self._special(task, place, line, number)
 
-    def _special(self, task: Task, place: _SlotLine, line: str, number: int) -> None:
+    def _special(self, task: Task, place: SlotLine, line: str, number: int) -> None:
         """Read a line that begins or ends something, or that no row of the table takes."""
         how, handler = place.how, place.handler
-        if how == _HEADER:
+        if how == HEADER:
             self._header(task, self._key)
             return
-        if how == _UNKNOWN:
+        if how == UNKNOWN:
             self._unknown_text(task, place, line, number)
             return
-        if how == _LAUNCH:
+        if how == LAUNCH:
             task = self._launched(task, self._key, line, number)
-        elif how == _CHOICE and self._number < 0:
+        elif how == CHOICE and self._number < 0:
             task.line, task.text = number, line[:SHOWN]  # not when the slot was made
         event = handler(self.reading, task, line[place.begin :])
         if event is not None:
             self.reading.saw(event, number, line)
-        if how == _RELEASE:
+        if how == RELEASE:
             self.assembly.release(task)
             self._tick(line)
-        elif how == _TIMED and self._number < 0:
+        elif how == TIMED and self._number < 0:
             self._head = ""
             self.assembly.tasks[self._key] = task
 
@@ -231,13 +219,13 @@ class LogReader:
             self.assembly.tasks[key] = task
             self.assembly.chosen.pop(key, None)
 
-    def _unknown_text(self, task: Task, place: _SlotLine, line: str, number: int) -> None:
+    def _unknown_text(self, task: Task, place: SlotLine, line: str, number: int) -> None:
         text = line[place.begin :]
         told = slot_lines.told_forced(self.reading, task, text)
         if told:
             self.reading.saw(told, number, line)
         elif self._trouble(text, line, number):
-            self._slots[self._shape] = place._replace(how=_SILENT)
+            self._known[self._shape] = place._replace(how=SILENT)
 
     def _first_slot_line(self, line: str) -> None:
         """Tell the generation by whether slot lines carry a clock."""
@@ -291,7 +279,7 @@ class LogReader:
         if text.startswith("{") and self._json(text, source, line, number):
             return False
         if text.startswith("vllm:") and text[5:6] != " ":
-            known = self._remember(vllm_lines.read_metric, text, line, _PLAIN)
+            known = self._remember(vllm_lines.read_metric, text, line, PLAIN)
             self._known_line(line, known, number)
             return False
         return self._message(text, source, line, number)
@@ -322,7 +310,7 @@ class LogReader:
         if kind == "bracket" and (
             places := structured_lines.bracket_places(line, len(line) - len(text.lstrip()))
         ):
-            self._brackets[self._shape] = places
+            self._known[self._shape] = places
             self._bracket(line, places, source, number)
         elif kind == "timing" and old_lines.is_old_timing(text):
             self._old_timing(text, source, line, number)
@@ -336,7 +324,7 @@ class LogReader:
         handler = slot_lines.TABLE.get(bare[:8])
         if handler is not None:
             if not source:
-                self._remember(handler, bare, line, _TIMING)
+                self._remember(handler, bare, line, TIMING)
             self._timing(handler, bare, source, line, number)
 
     def _srv(self, text: str, line: str, number: int) -> bool:
@@ -348,7 +336,7 @@ class LogReader:
         if handler is None:
             return False
         self.reading.marks.add("srv")
-        self._known_line(line, self._remember(handler, text, line, _PLAIN), number)
+        self._known_line(line, self._remember(handler, text, line, PLAIN), number)
         return True
 
     def _json(self, text: str, source: str, line: str, number: int) -> bool:
@@ -400,16 +388,16 @@ class LogReader:
         if "statistics" in text[:24]:
             start_lines.statistics(reading, text.lstrip())
         elif "speculati" in text and (event := start_lines.speculation(reading, text)):
-            self._remember(start_lines.speculation, text, line, _PLAIN)
+            self._remember(start_lines.speculation, text, line, PLAIN)
             reading.saw(event, number, line)
             return False
         if (vllm := vllm_lines.reader_of(reading, text)) is not None:
             if event := vllm(reading, text):
                 reading.saw(event, number, line)
-                self._remember(vllm, text, line, _PLAIN)
+                self._remember(vllm, text, line, PLAIN)
                 return False
         elif ("build" in text or "version: " in text) and self._build(reading, text):
-            self._remember(self._build, text, line, _OF_BUILD)
+            self._remember(self._build, text, line, OF_BUILD)
             return False
         elif text == self._command:
             return False
@@ -432,7 +420,7 @@ class LogReader:
             self.reading.saw(event, number, line)
         silent = event in {None, "kv-failed"} and self._trouble(text, line, number)
         if not begins and not silent:
-            self._remember(reader, text, line, _FUNCTION)
+            self._remember(reader, text, line, FUNCTION)
         return silent and event is None and not begins
 
     def _build(self, reading: LogReading, text: str) -> str | None:
@@ -456,7 +444,7 @@ class LogReader:
         silent = self._trouble(text, line, number)
         trouble = self._troubles.get(self._shape)
         if trouble is not None and trouble.event != "mismatch" and self.reading.said > before:
-            self._remember(trouble.take, text, line, _PLAIN)
+            self._remember(trouble.take, text, line, PLAIN)
         return silent
 
     def _trouble(self, text: str, line: str, number: int) -> bool:
@@ -488,33 +476,6 @@ _FIRST = {
     "slo": "old", "===": "old",
 }  # fmt: skip
 _STARTERS = frozenset({"load_tensors", "llm_load_tensors"})
-
-
-def _slot_line_of(line: str, at: int) -> _SlotLine | None:
-    """Return the parts of a slot line, None when it is something else after all."""
-    start = line.rfind(" id ", 0, at)
-    mid = line.find(" |", at + 8)
-    end = mid if mid >= 0 else len(line)
-    try:
-        int(line[start + 4 : at]), int(line[at + 8 : end])
-    except ValueError:
-        return None
-    begin = len(line) - len(line[end + 2 :].lstrip())
-    handler = slot_lines.TABLE.get(line[begin : begin + 8], slot_lines.unknown)
-    how = _HOW.get(handler, _TAKEN) if begin < len(line) else _HEADER
-    return _SlotLine(start, at, end, begin, handler, how, plain=not _source(line))
-
-
-_HOW = {
-    slot_lines.nothing: _SILENT, slot_lines.new_slot: _OF_SLOT, slot_lines.unknown: _UNKNOWN,
-    slot_lines.launch: _LAUNCH, slot_lines.selected: _CHOICE, slot_lines.release: _RELEASE,
-    slot_lines.prompt_timing: _TIMED,
-}  # fmt: skip
-
-
-def _source(line: str) -> str:
-    """Return the name that another program puts in front, else nothing."""
-    return strip_prefixes(line).source
 
 
 def read_log(chunks: Iterable[bytes], on_task: Callable[[Task], None] | None = None) -> LogReading:
