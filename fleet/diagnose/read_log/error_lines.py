@@ -129,7 +129,7 @@ def _crash_place(reading: LogReading, text: str) -> str:
 def _device_error(reading: LogReading, text: str) -> str | None:
     if "out of memory" in text:
         _oom(reading).stage = "compute"
-        reading.saw("oom", reading.lines, text)
+        reading.saw("oom", reading.line, text)
     if _WHERE.search(text):
         return _crash_place(reading, text)
     found = _CUDA.search(text)
@@ -154,7 +154,7 @@ def _argument(_reading: LogReading, text: str) -> str:
 
 def _restore_failed(reading: LogReading, text: str) -> str:
     if _ABORT.match(text):
-        reading.saw(_crash_place(reading, text), reading.lines + 1, text)
+        reading.saw(_crash_place(reading, text), reading.line, text)
     return "restore-failed"
 
 

@@ -175,6 +175,7 @@ class LogReading:
     generation: str | None = None
     build: str | None = None
     lines: int = 0
+    line: int = 0  # the one that is read for trouble
     starts: int = 1
     events: dict[str, Event] = field(default_factory=dict)
     said: int = 0  # events in all

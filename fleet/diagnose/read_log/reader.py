@@ -94,9 +94,8 @@ class LogReader:
             lines = [line if line[:1] == "{" else line[:LONG] for line in lines]
         number = self._line
         known, sides = self._known, self.reading.sides
-        for kept in (known, self._troubles):
-            if len(kept) > SHAPES:
-                kept.clear()
+        if len(known) > SHAPES:
+            self.forget()
         for line, shape in zip(lines, shapes, strict=True):
             number += 1
             what = known.get(shape, NEW)
@@ -113,6 +112,11 @@ class LogReader:
             elif self._new_line(line, number):
                 known[shape] = None
         self._line = self.reading.lines = number
+
+    def forget(self) -> None:
+        """Forget what lines of each shape are; only memory and time depend on it."""
+        self._known.clear()
+        self._troubles.clear()
 
     def _new_line(self, line: str, number: int) -> bool:
         """Read a line of a new shape; True when it says nothing, whatever its figures."""
@@ -143,6 +147,7 @@ class LogReader:
         if kind == TIMING:
             self._timing(read, line[begin:], "", line, number)
             return
+        self.reading.line = number
         event = read(self.reading, line[begin:])
         if event == "idle":
             self.assembly.idle()
@@ -455,6 +460,7 @@ class LogReader:
             trouble = error_lines.find_trouble(text)
             if not error_lines.depends_on_figures(self._shape):
                 self._troubles[self._shape] = trouble
+        self.reading.line = number
         if trouble is not None and (event := trouble.take(self.reading, text)):
             self.reading.saw(event, number, line)
             if event == "mismatch":

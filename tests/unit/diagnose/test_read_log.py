@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+import re
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,9 @@ from fleet.diagnose.finding_table import TABLE
 from fleet.diagnose.fix_overlay import fix_settings
 from fleet.diagnose.log_rules import RULES
 from fleet.diagnose.read_log import error_lines
+from fleet.diagnose.read_log.lines import batch_of
+from fleet.diagnose.read_log.reader import LogReader
+from fleet.diagnose.task_rules import TaskTally
 from fleet.errors import UserError
 from fleet.profiles.settings_table import SETTINGS
 
@@ -86,6 +92,25 @@ def test_two_servers_whose_lines_alternate_are_kept_apart() -> None:
 
 
 PREFIXES_OF_UNITS = ("Nov 12 10:00:07 box llama-a[77]: ", "Nov 12 10:00:07 box llama-b[78]: ")
+
+
+def test_what_is_remembered_of_a_shape_changes_nothing() -> None:
+    draw = random.Random(7)  # noqa: S311 - the same logs each time
+
+    def other_figures(text: str) -> str:
+        return re.sub("[1-9]", lambda _: str(draw.randrange(1, 10)), text)
+
+    for number in range(40):
+        some = draw.sample(VARIANTS, 3)
+        text = "\n".join(one.log + other_figures(one.log) for one in some)
+        remembering, forgetting = (LogReader(TaskTally().add) for _ in range(2))
+        remembering.feed(batch_of(text.encode()))
+        for line in text.split("\n"):
+            forgetting.forget()
+            forgetting.feed(batch_of(line.encode()))
+
+        first, second = (asdict(one.finish()) | {"line": 0} for one in (remembering, forgetting))
+        assert first == second, number
 
 
 def test_each_start_has_its_build_and_its_tasks() -> None:
