@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 LIST_TIMEOUT_S = 60.0
 FORKS = 10
 KEPT = 5
+# sshd ends nothing by itself when its client is gone: the end of the input does
+FOLLOW = """
+podman logs --follow "$1" 2>&1 & logs=$!
+{ while kill -0 $logs; do sleep 0.5; done; kill $$; } >/dev/null 2>&1 &
+cat >/dev/null 2>&1
+kill $logs
+"""
 FREE_PORT = """
 import socket, sys
 with socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET) as probe:
@@ -142,7 +149,7 @@ class HostGroup:
         name = server.container_name
         commands = self.commands(server.host)
         if follow:
-            yield from commands.stream(("sh", "-c", f"podman logs --follow {name} 2>&1"))
+            yield from commands.stream(("sh", "-c", FOLLOW, "sh", name))
         else:
             told = commands.run(("sh", "-c", f"podman logs {name} 2>&1"), timeout_s=LIST_TIMEOUT_S)
             yield from told.stdout.splitlines()

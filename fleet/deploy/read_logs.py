@@ -7,6 +7,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from fleet.deploy.look import last_servers
+from fleet.effects.termination import term_interrupts
 from fleet.errors import FleetError
 
 if TYPE_CHECKING:
@@ -63,11 +64,12 @@ def _merged(
     for server in servers:
         threading.Thread(target=read, args=(server,), daemon=True).start()
     ends: list[FleetError | None] = []
-    while len(ends) < len(servers):
-        got = arrived.get()
-        if isinstance(got, tuple):
-            yield got
-        else:
-            ends.append(got)
+    with term_interrupts():  # so that TERM too ends what reads on the hosts
+        while len(ends) < len(servers):
+            got = arrived.get()
+            if isinstance(got, tuple):
+                yield got
+            else:
+                ends.append(got)
     for error in filter(None, ends):
         raise error

@@ -113,6 +113,7 @@ class SshSession:
     note: Callable[[str], None] | None = None
     local: Commands = field(default_factory=LocalCommands)
     _forwards: dict[tuple[str, str, int], int] = field(default_factory=dict, init=False)
+    _streams: list[subprocess.Popen[str]] = field(default_factory=list, init=False)
 
     def __enter__(self) -> Self:
         """Make the folder of the control sockets: short, for their paths are limited."""
@@ -128,7 +129,9 @@ class SshSession:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """End every shared connection of this run, and no other."""
+        """End every shared connection of this run and what streams over it, and no other."""
+        for process in list(self._streams):  # their readers may be threads that nobody joins
+            process.terminate()
         for path in sorted(self._folder.glob("*")):
             words = ["ssh", "-F", "none", "-o", f"ControlPath={path}", "-O", "exit", "fleet"]
             with suppress(OSError):
@@ -263,16 +266,21 @@ class SshCommands:
         return spoken_process((*self.session.words(self.target), "--", shlex.join(argv)))
 
     def stream(self, argv: Sequence[str]) -> Iterator[str]:
-        """Yield the lines of a command's output until it ends or the caller stops."""
+        """Yield the lines of a command's output until it ends or the caller stops.
+
+        Its input stays open for as long: a command that should end with us reads it to its end.
+        """
         words = (*self.session.words(self.target), "--", shlex.join(argv))
         with subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             text=True, errors="replace",
         ) as process:  # fmt: skip
+            self.session._streams.append(process)  # noqa: SLF001 - same file
             try:
                 for line in process.stdout or ():
                     yield line.rstrip("\n")
             finally:
+                self.session._streams.remove(process)  # noqa: SLF001 - same file
                 process.terminate()
 
 

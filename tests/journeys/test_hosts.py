@@ -518,6 +518,22 @@ def test_a_restart_starts_the_same_generation_and_both_logs_are_shown(pair: Town
         said = process.communicate()[0]
     assert {line.partition("/")[0] for line in said.splitlines()} == {"h2", "h3"}
 
+    # who follows leaves nothing behind on the hosts
+    with pair.popen("logs", NAME, "--follow") as process:
+        assert process.stdout
+        process.stdout.readline()
+        until(lambda: all(_followed(host) for host in hosts))
+        process.terminate()
+    until(lambda: not any(_followed(host) for host in hosts))
+
+
+def _followed(host: NetHost) -> bool:
+    words = []
+    for pid in host.processes():
+        with suppress(OSError):
+            words.append(Path(f"/proc/{pid}/cmdline").read_text())
+    return any(each.startswith("podman\0logs\0--follow") for each in words)
+
 
 def test_a_host_without_power_is_named_and_caught_up_later(pair: Town) -> None:
     there, dark = pair.hosts[1:]
