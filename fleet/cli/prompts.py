@@ -80,7 +80,7 @@ def analyze_(
             requests, reader.tokenizer, reader.memory, build=reader.build, pp_tps=pp_tps
         )
     if fix_out is not None:
-        _write_fix(fix_out, found.choice.settings, found.choice.variant)
+        _write_fix(fix_out, found.choice.settings, found.choice.change)
     if as_json:
         print_json(analysis_json(found, show_text=show_text))
     else:
@@ -94,7 +94,7 @@ def prime(
     """Send the deployment's shared prefix to every slot, and prove by a probe that it helps."""
     report = _prime(load_deployment(name, profiles=profiles or []))
     if fix_out is not None:
-        _write_fix(fix_out, report.settings, report.choice)
+        _write_fix(fix_out, report.settings, report.why)
     if as_json:
         print_json({**asdict(report), "choice": report.choice, "reused": report.reused})
     else:
@@ -119,9 +119,9 @@ def _prime(deployment: Deployment) -> PrimeReport:
     )  # fmt: skip
 
 
-def _write_fix(path: str, settings: Mapping[str, SettingScalar], choice: str) -> None:
-    rows = {name: (value, choice) for name, value in settings.items()}
-    write_atomically(Path(path), overlay(rows, f"the choice for these prompts is `{choice}`"))
+def _write_fix(path: str, settings: Mapping[str, SettingScalar], why: str) -> None:
+    rows = {name: (value, "fleet prompts") for name, value in settings.items()}
+    write_atomically(Path(path), overlay(rows, why))
 
 
 @prompts.command()
@@ -267,5 +267,5 @@ def _print(found: Analysis, *, show_text: bool) -> None:
     for row in found.advice:
         seconds = f", {row.saved_s:.1f} s saved" if row.saved_s is not None else ""
         sys.stdout.write(f"{row.change}: {row.reusable_tokens_after:g} tokens{seconds}\n")
-    if found.interval:
+    if found.interval and found.choice.variant.startswith("interval"):
         sys.stdout.write(f"interval: {found.interval[0]} {found.interval[1]}\n")

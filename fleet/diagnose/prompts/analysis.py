@@ -18,6 +18,7 @@ from fleet.diagnose.prompts.variants import (
     Choice,
     Variant,
     choose,
+    order_helps,
     variants_of,
 )
 from fleet.errors import UserError
@@ -175,11 +176,11 @@ def _advice(
     pp_tps: float | None,
 ) -> tuple[Advice, ...]:
     """Return the changes that bring more than nothing: the choice, then the best first."""
-    now = reusable["default"]
+    now, other = reusable["default"], order_helps(variants, reusable)
     rows = [
         (variant.name == choice.variant, reusable[variant.name], variant)
         for variant in variants
-        if variant.name != "default" and reusable[variant.name] > max(now * WORTH, now + 1)
+        if (other or not variant.reordered) and reusable[variant.name] > max(now * WORTH, now + 1)
     ]
     return tuple(
         Advice(

@@ -122,6 +122,7 @@ def _as_ordered(memory: Memory, tail: int, groups: int) -> Iterator[Variant]:
     )  # fmt: skip
     if not memory.window or memory.full_window:
         return
+    full = replace(memory, full_window=True)
     if ours and (larger := next((n for n in UBATCHES if n > max(tail, memory.ubatch)), 0)):
         yield Variant(
             name=f"ubatch={larger}", memory=replace(memory, ubatch=larger),
@@ -129,16 +130,22 @@ def _as_ordered(memory: Memory, tail: int, groups: int) -> Iterator[Variant]:
             settings={"ubatch_size": larger},
         )  # fmt: skip
     if ours:
-        slots = max(4, memory.slots)
+        most = max(4, memory.slots)
         yield Variant(
-            name="unified", memory=replace(memory, slots=slots, unified=True),
-            change=f"{slots} slots with one unified cache",
-            settings={"parallel": slots, "kv_unified": True},
+            name="unified", memory=replace(memory, slots=most, unified=True),
+            change=f"{most} slots with one unified cache",
+            settings={"parallel": most, "kv_unified": True},
         )  # fmt: skip
     yield Variant(
         name="swa_full", change="keep the full window (`swa_full: true`), for memory and speed",
-        memory=replace(memory, full_window=True), settings={"swa_full": True},
+        memory=full, settings={"swa_full": True},
     )  # fmt: skip
+    if groups > 1:
+        yield Variant(
+            name="split+swa_full", memory=replace(full, slots=slots, unified=False),
+            change=f"a slot for each of {slots} conversations, each with the full window",
+            settings={"parallel": slots, "kv_unified": False, "swa_full": True},
+        )  # fmt: skip
 
 
 def _other_order(memory: Memory) -> Iterator[Variant]:
@@ -158,16 +165,25 @@ def _other_order(memory: Memory) -> Iterator[Variant]:
         )  # fmt: skip
 
 
+def order_helps(variants: Sequence[Variant], reusable: Mapping[str, float]) -> bool:
+    """Whether another order brings more than all that can be done with this one."""
+    best = {
+        other: max(
+            (reusable[one.name] for one in variants if one.possible and one.reordered is other),
+            default=0.0,
+        )
+        for other in (False, True)
+    }
+    return best[True] > max(best[False] * ORDER_WORTH, best[False] + SLACK_TOKENS)
+
+
 def choose(
     variants: Sequence[Variant], reusable: Mapping[str, float], build: BuildFacts | None
 ) -> Choice:
     """Return the cheapest of the variants that let almost as much be reused as the best."""
-    possible = [one for one in variants if one.possible]
-    now = [one for one in possible if not one.reordered]
-    best_now = max(reusable[one.name] for one in now)
+    other = order_helps(variants, reusable)
+    possible = [one for one in variants if one.possible and (other or not one.reordered)]
     best = max(reusable[one.name] for one in possible)
-    if best <= max(best_now * ORDER_WORTH, best_now + SLACK_TOKENS):
-        possible, best = now, best_now
     slack = max(SLACK_TOKENS, SLACK_SHARE * best)
     chosen = next(one for one in possible if reusable[one.name] >= best - slack)
     return Choice(

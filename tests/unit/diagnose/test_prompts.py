@@ -191,6 +191,16 @@ def test_the_remedy_is_the_cheapest_that_the_build_can_do() -> None:
     )  # fmt: skip
     assert chosen(asked, "b11549", swa_full=True).variant == "default"
     assert chosen(apart, "b11549").variant == "reordered+primed"
+    two = [
+        parse_requests(
+            json.dumps({"user": "ab"[n % 2], "prompt": f"{n % 2} {body} {n} {'x ' * 900}"}), "r"
+        )[0]
+        for n in range(6)
+    ]
+    split = chosen(two, "b11549")
+    assert (split.variant, dict(split.settings)) == (
+        "split+swa_full", {"parallel": 2, "kv_unified": False, "swa_full": True},
+    )  # fmt: skip
 
 
 def test_vllm_reuses_multiples_of_its_interval() -> None:
