@@ -216,7 +216,10 @@ def _embedded_tokenizer(
     deployment: Deployment, rim: Rim, running: ExitStack
 ) -> EngineTokenizer | None:
     """Load a model that is here and small into the embedded engine, only to ask for tokens."""
-    disk = find_model(deployment.model, rim)
+    try:
+        disk = find_model(deployment.model, rim)
+    except UserError:
+        return None
     if disk is None or disk.size > LARGEST_TO_LOAD or embedded_build() is None:
         return None
     alone = replace(
@@ -231,9 +234,9 @@ def _embedded_tokenizer(
 
 def _facts(model: ModelProfile, rim: Rim) -> ModelFacts | None:
     """Return the model's shape from its file, else from its record, else None."""
-    disk = find_model(model, rim)
-    if disk is not None:
-        return disk.facts
+    with suppress(UserError):
+        if (disk := find_model(model, rim)) is not None:
+            return disk.facts
     return model_facts_from_record(model.architecture) if model.architecture else None
 
 

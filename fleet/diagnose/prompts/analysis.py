@@ -18,6 +18,7 @@ from fleet.diagnose.prompts.variants import (
     Choice,
     Variant,
     choose,
+    fitting_interval,
     order_helps,
     variants_of,
 )
@@ -89,7 +90,7 @@ def analyze(
     better = [make_prompt(request, tokenizer) for request in reordered(requests)]
     groups = _groups(prompts)
     tail = max(len(prompt.tokens) for prompt in prompts) - shared
-    variants = variants_of(memory, tail=tail, groups=len(groups))
+    variants = variants_of(memory, shared=shared, tail=tail, groups=len(groups))
     reusable = _reusable(prompts, better, variants)
     choice = choose(variants, reusable, build)
     mean = sum(len(prompt.tokens) for prompt in prompts) / len(prompts)
@@ -180,7 +181,9 @@ def _advice(
     rows = [
         (variant.name == choice.variant, reusable[variant.name], variant)
         for variant in variants
-        if (other or not variant.reordered) and reusable[variant.name] > max(now * WORTH, now + 1)
+        if variant.possible
+        and (other or not variant.reordered)
+        and reusable[variant.name] > max(now * WORTH, now + 1)
     ]
     return tuple(
         Advice(
@@ -196,9 +199,8 @@ def _interval(memory: Memory, shared: int, build: BuildFacts | None) -> tuple[st
     """Return the option and value that fit the shared prefix: half of it, a power of two."""
     if not (memory.window or memory.recurrent) or memory.rewinds or shared < 2:  # noqa: PLR2004
         return None
-    value = max(64, 1 << ((shared // 2).bit_length() - 1))
     option = interval_option(memory.engine, build)
-    return (option, value) if option else None
+    return (option, fitting_interval(shared)) if option else None
 
 
 def analysis_json(found: Analysis, *, show_text: bool) -> dict[str, Any]:

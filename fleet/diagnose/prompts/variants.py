@@ -40,6 +40,7 @@ INTERVALS: Mapping[str, tuple[int, ...]] = {
     "vllm": (4096, 2048, 1024, 512),
 }  # fmt: skip
 UBATCHES = (1024, 2048)  # up to the default batch
+LEAST_INTERVAL = 64  # tokens
 CLOSE = 256  # below every ubatch in use
 INTERVAL_SETTING: Mapping[str, str] = {
     "llama.cpp": SETTING, "ik_llama.cpp": SETTING, "vllm": "prefix_retention_interval",
@@ -80,16 +81,21 @@ class Choice:
         return bool(self.settings)
 
 
-def variants_of(memory: Memory, *, tail: int, groups: int) -> tuple[Variant, ...]:
+def fitting_interval(shared: int) -> int:
+    """Return half of what is shared as a power of two: a state then lies near its end."""
+    return max(LEAST_INTERVAL, 1 << (max(2, shared) // 2).bit_length() - 1)
+
+
+def variants_of(memory: Memory, *, shared: int, tail: int, groups: int) -> tuple[Variant, ...]:
     """Return what could be done, the cheapest first.
 
-    `tail` is the longest part of a request that is its own, in tokens; `groups` how many
-    conversations there are.
+    `shared` is what all requests begin with, `tail` the longest rest that one has for its
+    own, in tokens; `groups` how many conversations there are.
     """
-    return tuple(chain(_as_ordered(memory, tail, groups), _other_order(memory)))
+    return tuple(chain(_as_ordered(memory, shared, tail, groups), _other_order(memory)))
 
 
-def _as_ordered(memory: Memory, tail: int, groups: int) -> Iterator[Variant]:
+def _as_ordered(memory: Memory, shared: int, tail: int, groups: int) -> Iterator[Variant]:
     ours = memory.engine == "llama.cpp"
     yield Variant(name="default", change="nothing: it is reused as it is", memory=memory)
     yield Variant(
@@ -105,13 +111,7 @@ def _as_ordered(memory: Memory, tail: int, groups: int) -> Iterator[Variant]:
         )  # fmt: skip
     if memory.rewinds and groups < 2:  # noqa: PLR2004 - it goes back to any token
         return
-    if not memory.rewinds:
-        for step in INTERVALS[memory.engine]:
-            name = INTERVAL_SETTING[memory.engine]
-            yield Variant(
-                name=f"interval={step}", change=f"set `{name}: {step}`", settings={name: step},
-                memory=replace(memory, spacing=step, interval=step),
-            )  # fmt: skip
+    yield from _intervals(memory, shared)
     if memory.engine == "vllm":
         return
     slots = max(2, min(8, groups))
@@ -145,6 +145,18 @@ def _as_ordered(memory: Memory, tail: int, groups: int) -> Iterator[Variant]:
             name="split+swa_full", memory=replace(full, slots=slots, unified=False),
             change=f"a slot for each of {slots} conversations, each with the full window",
             settings={"parallel": slots, "kv_unified": False, "swa_full": True},
+        )  # fmt: skip
+
+
+def _intervals(memory: Memory, shared: int) -> Iterator[Variant]:
+    steps = set(() if memory.rewinds else INTERVALS[memory.engine])
+    if steps and memory.engine != "llama.cpp":
+        steps.add(fitting_interval(shared))
+    name = INTERVAL_SETTING[memory.engine]
+    for step in sorted(steps, reverse=True):
+        yield Variant(
+            name=f"interval={step}", change=f"set `{name}: {step}`", settings={name: step},
+            memory=replace(memory, spacing=step, interval=step),
         )  # fmt: skip
 
 
