@@ -6,9 +6,10 @@ asks follow from the same seed and results, so a study is resumed by telling it 
 1. The default is run first, and again at least every `ANCHOR` runs.
 2. Exploring: the run with the largest expected improvement per cost; a cell that failed is
    not tried again, one that resembles failed ones less readily.
-3. What is left when only the pairs that the best candidate needs are affordable, or nothing
-   promises more than `TOO_LITTLE`, goes to fresh pairs of the best candidate and the default,
-   A B B A; the candidate changes when they make another one the best.
+3. When a run is worth more as proof of the best candidate than as a look at another cell,
+   or nothing promises more than `TOO_LITTLE`, what is left goes to fresh pairs of the best
+   candidate and the default, A B B A; the candidate changes when they make another one the
+   best.
 4. At the end the best confirmed cell is accepted when by all runs the lower 99% bound of its
    ratio to the default exceeds the margin. Else the default stays.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, Literal
 
@@ -46,9 +48,11 @@ POOL = 1500  # cells looked at for each proposal
 WORTH = 0.01  # smallest gain, in log value, worth another setting
 SURE = 2.4  # deviations by which a gain must exceed it: one-sided 99%
 LEAST_PAIRS = 4  # with nothing left to explore, a gain known to `WORTH` is measured so often
-MOST_PAIRS = 12
+MOST_PAIRS = 40
 MOST_RUNS = 600  # beliefs cost the cube of the runs
 DEFAULT_TRIES = 3
+BLAMES = 6  # rounds in which failures find what explains them
+INNOCENT = 1e-3  # chance that values which went well together once are to blame
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -108,10 +112,9 @@ class Search:
         self._order = {cell: at for at, cell in enumerate(space.allowed)}
         self._good = np.zeros(len(space.allowed), dtype=np.int64)
         self._barred = np.zeros(len(space.allowed), dtype=bool)
-        dims = range(len(space.params))
-        self._ones_and_pairs = [[at] for at in dims] + [[a, b] for a in dims for b in range(a)]
+        self._groups = _groups(self._cells)
         self._dear = np.array([param.dear for param in space.params])
-        self._candidate: Cell | None = None
+        self._promise = 0.0
         self._queue: list[Cell] = []
         self._refuted: set[Cell] = set()
 
@@ -129,7 +132,6 @@ class Search:
         """Ask for one more fresh pair of `cell`; False when it has had the most."""
         if self._pairs(cell) >= MOST_PAIRS or self._queue:
             return False
-        self._candidate = cell
         self._queue = self._pair(cell)
         return True
 
@@ -157,11 +159,12 @@ class Search:
         if self._queue:
             return Proposal(cell=self._queue.pop(0), purpose="confirm")
         explored = None if self.at_roofline else self._most_promising(pending)
-        if explored is None or left < self._reserve() + self.cost(explored):
+        if explored is None or not self._pays_to_explore(left, explored):
             return self._confirm(left, explored)
         if self._since_default() >= ANCHOR and default not in pending:
             return Proposal(cell=default, purpose="default")
-        return Proposal(cell=explored, purpose="explore")
+        known = explored != default and self._good[self._order[explored]] > 0
+        return Proposal(cell=explored, purpose="confirm" if known else "explore")
 
     def tell(self, proposal: Proposal, value: float | None, cost: float) -> None:
         """Take in a run; a value that is not a positive number counts as failed."""
@@ -236,7 +239,9 @@ class Search:
         gain[[at for at, index in enumerate(pool) if self.space.allowed[index] in pending]] = 0
         if gain.max() < TOO_LITTLE:
             return None
-        chosen: int = pool[int(np.argmax(gain / self._cost_of(pool)))]
+        at = int(np.argmax(gain / self._cost_of(pool)))
+        chosen: int = pool[at]
+        self._promise = float(gain[at])
         return self.space.allowed[chosen]
 
     def _confirm(self, left: float, explored: Cell | None) -> Proposal | None:
@@ -246,9 +251,8 @@ class Search:
         enough = LEAST_PAIRS if best and self._is_known(best) else MOST_PAIRS
         if best is None or (explored is None and self._pairs(best) >= enough):
             return None if explored is None else Proposal(cell=explored, purpose="explore")
-        self._candidate = best
         pair = self._pair(best)
-        if left < sum(map(self.cost, pair)):  # the one that was run less often
+        if left < self._cost_in_order(pair):  # the one that was run less often
             pair = sorted(pair, key=lambda cell: self._good[self._order[cell]])[:1]
         self._queue = pair[1:]
         return Proposal(cell=pair[0], purpose="confirm")
@@ -265,22 +269,44 @@ class Search:
         return None
 
     def _pair(self, cell: Cell) -> list[Cell]:
-        """Return candidate and default, the one that is loaded now first."""
+        """Return candidate and default in the order that costs less: A B B A when repeated."""
         default = self.space.default
-        return [cell, default] if self.runs[-1].cell == cell else [default, cell]
+        return min(([default, cell], [cell, default]), key=self._cost_in_order)
+
+    def _cost_in_order(self, cells: Sequence[Cell]) -> float:
+        costs, before = self._costs(), [self.runs[-1].cell, *cells]
+        return sum(costs[self._kind(*step)] for step in pairwise(before))
 
     # what is kept for the end
 
-    def _reserve(self) -> float:
-        """Return the cost of the fresh pairs that the best candidate needs to be proven."""
+    def _pays_to_explore(self, left: float, explored: Cell) -> bool:
+        """Whether a run of `explored` is worth more than the proof that its cost would buy.
+
+        Whichever is the best then, one run more must be left to confirm it.
+        """
+        after = left - self.cost(explored)
         best = self._best()
         if best is None or best == self.space.default:
-            return self._pair_cost()
+            return after >= self._costs()["same"]
+        confirmed = self._pairs(best) > 0 or best == explored
+        if after < (self._costs()["same"] if confirmed else self._pair_cost() / 2):
+            return False
         ratio = self._gap(best)
-        wanted = (SURE / max(ratio.log_ratio - self.margin, 1e-3)) ** 2
-        needed = 2 * self.model.noise**2 * (wanted - ratio.deviation**-2)
-        most = max(2.0, 0.15 * sum(run.cost for run in self.runs) / self._pair_cost())
-        return self._pair_cost() * min(max(1.0, needed), most)
+        now, _ = self._expects(ratio, left)
+        then, proven = self._expects(ratio, after)
+        return self._promise * proven > now - then
+
+    def _expects(self, ratio: Ratio, left: float) -> tuple[float, float]:
+        """Return what a cell is expected to gain when pairs of it take all `left`, and how likely.
+
+        A gain that is not proven then counts for nothing.
+        """
+        pairs = max(left / self._pair_cost(), 1e-6)
+        later = 1 / math.sqrt(ratio.deviation**-2 + pairs / (2 * self.model.noise**2))
+        moves = math.sqrt(max(ratio.deviation**2 - later**2, 1e-12))
+        z = np.array([(ratio.log_ratio - self.margin - SURE * later) / moves])
+        proven = float(_normal_cdf(z)[0])
+        return ratio.log_ratio * proven + moves * float(_normal_density(z)[0]), proven
 
     def _pair_cost(self) -> float:
         costs = self._costs()
@@ -335,16 +361,23 @@ class Search:
     def _risk(self, pool: Sequence[int]) -> Floats:
         """Probability that a cell fails: 1 where it did, else by the values it has in common.
 
-        A value (or a pair of values) is the more suspect the more runs that had it failed
-        and the fewer went well; the most suspect of a cell's counts.
+        Each failure is blamed on a value or a pair of values that never went well; what
+        explains more failures takes the blame from the others.
         """
-        risk = np.zeros(len(pool))
-        if self._barred.any():
-            cells, bad, good = self._cells, self._barred, (self._good > 0) & ~self._barred
-            for columns in self._ones_and_pairs:
-                suspect = _suspicion(cells[:, columns], bad, good, weight=0.5 * len(columns) ** 2)
-                risk = np.maximum(risk, suspect[pool])
-            risk[bad[pool]] = 1.0
+        if not self._barred.any():
+            return np.zeros(len(pool))
+        total = int(self._groups.max()) + 1
+        cleared = np.zeros(total, dtype=bool)
+        cleared[self._groups[:, (self._good > 0) & ~self._barred]] = True
+        failed = self._groups[:, self._barred]
+        suspect = np.where(cleared, INNOCENT, 1.0)
+        for _ in range(BLAMES):
+            share = suspect[failed]
+            share /= share.sum(axis=0)
+            blame = np.bincount(failed.ravel(), weights=share.ravel(), minlength=total)
+            suspect = np.where(cleared, INNOCENT, 1 - 0.5**blame)
+        risk: Floats = 1 - np.prod(1 - suspect[self._groups[:, pool]], axis=0)
+        risk[self._barred[pool]] = 1.0
         return risk
 
     def _new_values(self, pool: Sequence[int]) -> Floats:
@@ -361,8 +394,7 @@ class Search:
 
     def _bar(self, cell: Cell) -> None:
         self._barred[self._order[cell]] = True
-        if cell == self._candidate:
-            self._queue = []
+        self._queue = []  # its pair
 
     # costs
 
@@ -396,20 +428,30 @@ class Search:
         return len(self.runs)
 
 
-def _suspicion(columns: Ints, bad: Flags, good: Flags, *, weight: float) -> Floats:
-    """Return, for each cell, the failed share of the runs with the same values in `columns`."""
-    _, group = np.unique(columns, axis=0, return_inverse=True)
-    group = group.reshape(-1)
-    failed, well = np.bincount(group, weights=bad), np.bincount(group, weights=good)
-    share: Floats = (failed / (failed + well + weight))[group]
-    return share
+def _groups(cells: Ints) -> Ints:
+    """Return numbers for the values that a cell has, of each parameter and each pair of them.
+
+    One row each, one column a cell; no number is used in two rows.
+    """
+    dims = range(cells.shape[1])
+    rows: list[Ints] = []
+    first = 0
+    for columns in [*([at] for at in dims), *([a, b] for a in dims for b in range(a))]:
+        _, row = np.unique(cells[:, columns], axis=0, return_inverse=True)
+        rows.append(row.reshape(-1) + first)
+        first = int(rows[-1].max()) + 1
+    return np.array(rows)
 
 
 def _improvement(gap: Floats, deviation: Floats) -> Floats:
     """Mean of the positive part of a normal with mean `gap`."""
     z = gap / deviation
-    density = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    result: Floats = deviation * (z * _normal_cdf(z) + density)
+    result: Floats = deviation * (z * _normal_cdf(z) + _normal_density(z))
+    return result
+
+
+def _normal_density(z: Floats) -> Floats:
+    result: Floats = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
     return result
 
 

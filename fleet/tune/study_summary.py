@@ -192,14 +192,15 @@ def within_noise(study: Study, verdict: Verdict) -> bool:
 
 
 def guard_ratio(study: Study, cell: Cell, guard: str) -> tuple[Ratio | None, float]:
-    """Return a guard's ratio to the default over the confirming runs, and what they can prove."""
+    """Return a guard's ratio to the default over all runs, and what they can prove.
+
+    Runs were chosen by the metric, not by their guards.
+    """
     default = study.search.space.default
-    fresh = [
+    runs = [
         (trial.number, trial.cell == cell, math.log(trial.outcome.guards[guard]))
         for trial in study.trials
-        if trial.purpose == "confirm"
-        and trial.cell in (cell, default)
-        and trial.outcome.guards.get(guard, 0) > 0
+        if trial.cell in (cell, default) and trial.outcome.guards.get(guard, 0) > 0
     ]
     usual = [
         math.log(trial.outcome.guards[guard])
@@ -207,8 +208,8 @@ def guard_ratio(study: Study, cell: Cell, guard: str) -> tuple[Ratio | None, flo
         if trial.cell == default and trial.outcome.guards.get(guard, 0) > 0
     ]
     noise = max(robust_deviation(usual), LEAST_NOISE)
-    ratio = paired_ratio(fresh, noise=noise, drift=study.search.model.drift)
-    pairs = sum(ours for _, ours, _ in fresh)
+    ratio = paired_ratio(runs, noise=noise, drift=study.search.model.drift)
+    pairs = sum(ours for _, ours, _ in runs)
     return ratio, smallest_provable_gain(noise, max(pairs, 1))
 
 

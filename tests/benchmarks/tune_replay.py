@@ -2,14 +2,16 @@
 """Replay the tuner and what people use instead over measured surfaces, with noise added.
 
     python tests/benchmarks/tune_replay.py FOLDER [--studies 200] [--noise quiet,typical,noisy]
-        [--budgets 24,48,96] [--tuners fleet,tpe1,...] [--grids] [--jobs 2]
+        [--budgets 24,48,96] [--tuners fleet,tpe1,...] [--grids] [--flat] [--out FILE]
 
 FOLDER holds CSV files with one row a measured cell (`tps_mean`, `test`, settings). A run
 costs 1, plus 0.25 when a setting changes, or 1 more when a dear one does. For each tuner,
 noise and budget: mean regret to the best cell, its 90th percentile, the share of results
 more than 1% worse than the default, claimed minus true gain, the share that adopted another
 cell although it is less than 1% better. `--flat` keeps only surfaces and defaults where
-nothing is to be gained; `--grids` adds made-up surfaces of about a thousand cells.
+nothing is to be gained; `--grids` takes made-up surfaces of about a thousand cells instead.
+Each study is one line of FILE, written when it ends: the same command goes on where it was
+stopped, and prints the table of all that FILE holds.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from __future__ import annotations
 import argparse
 import csv
 import itertools
+import json
 import math
 import random
 import statistics
-from dataclasses import dataclass, field
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
 from functools import partial
-from multiprocessing import Pool
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,7 +36,7 @@ from fleet.tune.search import Search
 from fleet.tune.search_space import SearchSpace, Value, make_space
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 Key = tuple[Value, ...]
 MEASURED = {
@@ -359,24 +362,55 @@ def _effect(count: int, rng: random.Random, *, peak: bool) -> list[float]:
     return [-size * abs(2 * (at / (count - 1) - where)) ** sharp for at in range(count)]
 
 
-def _job(job: tuple[str, str, float, int, list[Surface]]) -> tuple[str, str, float, list[Result]]:
-    tuner, noise, budget, studies, surfaces = job
-    results = [
-        study_of(surfaces[n % len(surfaces)], TUNERS[tuner], NOISE[noise], budget, seed=7919 * n)
-        for n in range(studies)
-    ]
-    return tuner, noise, budget, results
+Row = tuple[str, float, str]  # noise, budget, tuner
 
 
-def _row(tuner: str, noise: str, budget: float, results: list[Result]) -> str:
-    regrets = sorted(each.regret for each in results)
-    return (
-        f"{noise:8} {budget:5.0f} {tuner:8} {statistics.fmean(regrets):8.2f} "
-        f"{regrets[int(0.9 * len(regrets))]:8.2f} "
-        f"{100 * statistics.fmean(each.worse for each in results):8.2f} "
-        f"{statistics.fmean(each.bragging for each in results):+9.2f} "
-        f"{100 * statistics.fmean(each.useless for each in results):8.2f}"
-    )
+@dataclass
+class Ledger:
+    """The results of each row by the number of the study, and the file that keeps them."""
+
+    path: Path | None
+    rows: dict[Row, dict[int, Result]] = field(default_factory=lambda: defaultdict(dict))
+
+    def read(self) -> None:
+        """Take in what an earlier start wrote; a line cut short is passed over."""
+        for line in self.path.read_text().splitlines() if self.path and self.path.exists() else ():
+            try:
+                noise, budget, tuner, number, result = json.loads(line)
+            except ValueError:
+                continue
+            self.rows[noise, budget, tuner][number] = Result(**result)
+
+    def add(self, row: Row, number: int, result: Result) -> None:
+        """Keep one result."""
+        self.rows[row][number] = result
+        if self.path:
+            with self.path.open("a") as file:
+                file.write(json.dumps([*row, number, asdict(result)]) + "\n")
+
+    def told(self, row: Row) -> str:
+        """Return the row of the table."""
+        noise, budget, tuner = row
+        results = [*self.rows[row].values()]
+        regrets = sorted(each.regret for each in results)
+        mean = statistics.fmean
+        return (
+            f"{noise:8} {budget:5.0f} {tuner:8} {len(results):6} {mean(regrets):8.2f} "
+            f"{regrets[int(0.9 * len(regrets))]:8.2f} "
+            f"{100 * mean(each.worse for each in results):8.2f} "
+            f"{mean(each.bragging for each in results):+9.2f} "
+            f"{100 * mean(each.useless for each in results):8.2f}"
+        )
+
+
+def run_studies(ledger: Ledger, row: Row, studies: int, surfaces: Sequence[Surface]) -> None:
+    """Run those of the first `studies` of a row that the ledger lacks."""
+    noise, budget, tuner = row
+    for number in range(studies):
+        if number not in ledger.rows[row]:
+            surface = surfaces[number % len(surfaces)]
+            result = study_of(surface, TUNERS[tuner], NOISE[noise], budget, seed=7919 * number)
+            ledger.add(row, number, result)
 
 
 def main() -> None:
@@ -389,25 +423,24 @@ def main() -> None:
     parser.add_argument("--noise", default="quiet,typical,noisy")
     parser.add_argument("--budgets", default="24,48,96")
     parser.add_argument("--tuners", default=",".join(TUNERS))
-    parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--grids", action="store_true")
     parser.add_argument("--flat", action="store_true")
+    parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     surfaces = [made_up(seed) for seed in range(30)] if asked.grids else read_surfaces(asked.folder)
     if asked.flat:
         surfaces = [each for each in surfaces if _is_flat(each)]
     random.Random(5).shuffle(surfaces)
-    print(f"{len(surfaces)} surfaces, {asked.studies} studies each row; all in percent")
-    print("noise   budget tuner      regret      p90    worse  claim-true  useless")
-    jobs = [
-        (tuner, noise, float(budget), asked.studies, surfaces)
-        for noise in asked.noise.split(",")
-        for budget in asked.budgets.split(",")
-        for tuner in asked.tuners.split(",")
-    ]
-    with Pool(asked.jobs) as pool:
-        for found in pool.imap(_job, jobs):
-            print(_row(*found), flush=True)
+    ledger = Ledger(path=asked.out)
+    ledger.read()
+    print(f"{len(surfaces)} surfaces; all but studies in percent")
+    print("noise   budget tuner    studies   regret      p90    worse  claim-true  useless")
+    for noise in asked.noise.split(","):
+        for budget in map(float, asked.budgets.split(",")):
+            for tuner in asked.tuners.split(","):
+                row = (noise, budget, tuner)
+                run_studies(ledger, row, asked.studies, surfaces)
+                print(ledger.told(row), flush=True)
 
 
 def _is_flat(surface: Surface) -> bool:
