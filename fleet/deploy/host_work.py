@@ -10,7 +10,7 @@ from fleet.deploy.await_ready import LEAST_S, Ready, await_ready, check_alive, v
 from fleet.deploy.fit_hosts import fits_beside
 from fleet.deploy.generations import read_generations
 from fleet.deploy.plan_changes import LIVE
-from fleet.deploy.prime import careful_memory, prime
+from fleet.deploy.prime import memory_of_remote, prime
 from fleet.deploy.rollout import batches, rehearsal_of, start_order, who_runs_what
 from fleet.effects.files import read_text
 from fleet.effects.ssh import on_each
@@ -182,7 +182,7 @@ class HostWork:
             report = prime(
                 prefix, client, read_text=read_text, look_before=False,
                 slot_files=bool(settings.get("slot_save_path")),
-                memory=careful_memory(settings, None, None),
+                memory=memory_of_remote(launch),
             )  # fmt: skip
             self.primed.append(report)
         return ready

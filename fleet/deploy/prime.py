@@ -31,10 +31,12 @@ from fleet.diagnose.prompts.placement import Memory, memory_of
 from fleet.diagnose.prompts.tokens import common
 from fleet.diagnose.prompts.variants import CLOSE, SLACK_SHARE, SLACK_TOKENS
 from fleet.errors import OutsideError, UserError
+from fleet.facts.known_builds import build_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.prepare import Prepared
     from fleet.facts.build_facts import BuildFacts
     from fleet.facts.model_facts import ModelFacts
@@ -142,6 +144,8 @@ def prime(
     reads two whole prompts; without it a fresh server is primed at once.
     Raises `OutsideError` when the server stops answering, `UserError` for an empty prefix.
     """
+    if memory.engine == "vllm":
+        return PrimeReport(outcome="cannot-help", prefix_tokens=0, slots=(), why=_WHY_VLLM)
     messages = shared_messages(prefix, read_text)
     tokens = shared_tokens(messages, prefix.file is not None, server)
     if not tokens:
@@ -188,6 +192,8 @@ def keep_primed(
 
     Raises as `prime` does.
     """
+    if memory.engine == "vllm":
+        return PrimeReport(outcome="not-needed", prefix_tokens=0, slots=(), why=_WHY_VLLM)
     tokens = shared_tokens(shared_messages(prefix, read_text), prefix.file is not None, server)
     now = _held(server, ANY_SLOT, tokens, seed=5)
     if now.enough:
@@ -228,6 +234,15 @@ def memory_of_launch(prepared: Prepared) -> Memory:
     return careful_memory(dict(prepared.launches[0].settings), facts, prepared.build)
 
 
+def memory_of_remote(launch: LaunchConfig) -> Memory:
+    """Return how a launch resumes whose model lies on another host."""
+    try:
+        build = build_facts(launch.engine, launch.build)
+    except UserError:
+        build = None
+    return careful_memory(dict(launch.settings), None, build)
+
+
 def has_slot_files(prepared: Prepared) -> bool:
     """Whether the server keeps slots in a folder (`--slot-save-path`)."""
     return bool(dict(prepared.launches[0].settings).get("slot_save_path"))
@@ -257,6 +272,10 @@ _WHY_ENOUGH: Mapping[Outcome, str] = {
     "held": "it was primed before, and requests reuse it",
     "restored": "the saved slots were restored and reuse the shared part",
 }
+_WHY_VLLM = (
+    "vLLM has no slots to prime: it keeps the place where two prompts part, and states at "
+    "multiples of `prefix_retention_interval`; `fleet prompts analyze` names the one that fits"
+)
 _WHY_PRIMED = "the prefix was sent to each slot; requests that differ after it now reuse it"
 
 
@@ -397,17 +416,25 @@ def _cannot_help(
 
 
 def _cached(answer: Mapping[str, Any]) -> int:
-    """Return what was reused, as `timings` or `usage` tell; raises `OutsideError` else."""
-    timings = answer.get("timings")
-    details = (answer.get("usage") or {}).get("prompt_tokens_details") or {}
-    if isinstance(details.get("cached_tokens"), int):
-        return int(details["cached_tokens"])
-    if not isinstance(timings, dict) or "cache_n" not in timings:
-        raise OutsideError(
-            "the answer has no `timings.cache_n`: this build does not say what it reused",
-            fix="use a llama.cpp build of October 2025 or later",
-        )
-    return int(timings["cache_n"])
+    """Return what was reused, as an answer tells it; raises `OutsideError` when none does.
+
+    Builds before October 2025 and ik_llama.cpp tell only what they had to read.
+    """
+    timings, usage = answer.get("timings") or {}, answer.get("usage") or {}
+    details = usage.get("prompt_tokens_details") or {}
+    for told in (details.get("cached_tokens"), timings.get("cache_n")):
+        if isinstance(told, int):
+            return told
+    whole, read = (
+        answer.get("tokens_evaluated", usage.get("prompt_tokens")),
+        timings.get("prompt_n"),
+    )
+    if isinstance(whole, int) and isinstance(read, int):
+        return max(0, whole - read)
+    raise OutsideError(
+        "the answer does not say what was reused: no `timings.cache_n`",
+        fix="use a llama.cpp build of October 2025 or later",
+    )
 
 
 def _slot_file(tokens: Sequence[int], slot: int) -> str:
