@@ -224,6 +224,7 @@ def _launch_lines(record: Mapping[str, Any]) -> tuple[str, ...]:
     """Return a launch as lines that can be compared: the program, its words, the requests'."""
     what = record["identity"]
     words: Sequence[str] = what.get("argv") or ()
+    settings: Mapping[str, Any] = what.get("settings") or {}
     argv = [
         f"{word} {words[k + 1]}"
         if k + 1 < len(words) and not words[k + 1].startswith("-")
@@ -234,7 +235,7 @@ def _launch_lines(record: Mapping[str, Any]) -> tuple[str, ...]:
     return (
         f"{what.get('program') or what.get('engine')}",
         *(f"  {line}" for line in argv),
-        *(f"  set {key} = {value}" for key, value in sorted(what.get("settings", {}).items())),
+        *(f"  {key} = {value}" for key, value in sorted(settings.items()) if not argv),
         *(f"  env {key}={value}" for key, value in sorted(what.get("env", {}).items())),
         f"  request cache_prompt = {str(record.get('cache_prompt', True)).lower()}",
         f"  primed = {str(record.get('primed', False)).lower()}",

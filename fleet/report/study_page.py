@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fleet.report.page import Bullets, Page, Section, Table, Text
 from fleet.report.plots import points
-from fleet.report.words import NONE, number, percent
+from fleet.report.words import number, percent
 from fleet.tune.measure_server import shown
 from fleet.tune.pareto_front import pareto_front
 
@@ -169,4 +169,4 @@ def _rejected(summary: StudySummary) -> tuple[Block, ...]:
         for each in summary.trade_offs
     )
     items = (*(f"{what}: {why}" for what, why in failed.items()), *harms)
-    return (Bullets(items=items or (NONE,)),)
+    return (Bullets(items=items or ("nothing was",)),)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 _METHOD = (
     "Each time is a mean over its own observations; times of different populations are not added.",
-    "A counter that fell is a restart: it counts on from 0, the end of what was before is lost.",
+    "Another start time, or a counter that fell, is a restart: its counters begin at 0 again.",
     "Requests of unknown reuse are counted apart and are in no reuse figure.",
     "Percentiles lie straight within the bucket of a histogram.",
 )
@@ -73,5 +73,8 @@ def _over_time(window: Window) -> list[Figure]:
         for stat in window.stats
         if stat.blocks
     }
-    caption = "Means of equal parts of the window; intervals of a comparison come from them."
+    caption = (
+        "Means of equal parts of the window, parts without an observation left out; intervals "
+        "of a comparison come from them."
+    )
     return [curves("window", panels, x="part", y="", caption=caption)] if panels else []
