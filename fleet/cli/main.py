@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from fleet import __version__
 from fleet.cli.readable_errors import open_closed_streams, readable_errors
 from fleet.cli.verbs import VERBS
+from fleet.effects.termination import term_interrupts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -99,7 +100,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     words, level = take_verbosity(given)
     if level:
         importlib.import_module("fleet.cli.verbosity").turn_on(level)
-    with readable_errors(as_json=asks_json(words), words=words):
+    with readable_errors(as_json=asks_json(words), words=words), term_interrupts():
         code = app(args=words, prog_name="fleet", standalone_mode=False)
         raise SystemExit(code if isinstance(code, int) else 0)
 

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 @contextmanager
 def term_interrupts() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise KeyboardInterrupt in the main thread while inside."""
+    """Let SIGTERM and SIGHUP raise KeyboardInterrupt in the main thread while inside.
+
+    One that is ignored stays so: `nohup` outlives its terminal.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    kinds = (signal.SIGTERM, signal.SIGHUP)
+    both = (signal.SIGTERM, signal.SIGHUP)
+    kinds = [kind for kind in both if signal.getsignal(kind) is not signal.SIG_IGN]
     before = [signal.signal(kind, _interrupt) for kind in kinds]
     try:
         yield
