@@ -282,7 +282,9 @@ def unequal(_reading: LogReading, tally: TaskTally) -> Hit | None:
 
 
 def verbosity(reading: LogReading, tally: TaskTally) -> Hit | None:
-    """Requests were served and no line says what was reused."""
+    """Requests were served and no line says what was reused, or none names them at all."""
+    if reading.live.get("gen_tokens") and not reading.task_count:
+        return hit_of((), detail="the server counts requests that its log does not hold")
     if reading.generation != "gen3-ts" or reading.kv is not None:
         return None
     traced = "reuse" in reading.marks or reading.checkpoints.created or reading.checkpoints.restored

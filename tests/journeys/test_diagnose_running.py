@@ -30,7 +30,7 @@ PROMPT = "A clock of the harbour museum, told at some length: wheels, weights an
 
 
 @pytest.mark.llama
-@pytest.mark.parametrize(("level", "traced"), [(4, True), (3, False)])
+@pytest.mark.parametrize(("level", "traced"), [(4, True), (3, False), (2, False)])
 def test_a_running_server_is_read_over_a_window(
     level: int, traced: bool, tiny_models: Mapping[str, Path], home: Path
 ) -> None:
@@ -58,11 +58,11 @@ def test_a_running_server_is_read_over_a_window(
     assert ("VERBOSITY_TOO_LOW" in codes) is not traced
     assert traced or "log_verbosity: 4" in text or "-lv 4" in text
     tasks = {(task["processed_tokens"], task["cached_tokens"]) for task in found["tasks"]}
-    assert {(one["prompt_n"], one["cache_n"]) for one in told} <= tasks
+    assert level == 2 or {(one["prompt_n"], one["cache_n"]) for one in told} <= tasks
     assert found["live"]["processed_tokens"] > 0
     assert found["live"]["cached_tokens"] > 0
     assert found["n_slots"] == 1
-    assert len(stopped["tasks"]) >= len(told)
+    assert level == 2 or len(stopped["tasks"]) >= len(told)
     assert any("stopped" in note for note in stopped["notes"])
 
 
