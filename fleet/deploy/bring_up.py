@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 from fleet.compiler.compile_deployment import runtime_of
-from fleet.deploy.api_keys import ensure_key, read_key
+from fleet.deploy.api_keys import ensure_key
 from fleet.deploy.await_ready import Ready, await_ready, load_bound, verify
 from fleet.deploy.capture import stop_capture
 from fleet.deploy.check_fit import check_fit
@@ -16,32 +16,28 @@ from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import (
     Generation,
     Origin,
-    Record,
     deployment_folder,
     read_generations,
     read_record,
     write_generation,
     write_record,
 )
+from fleet.deploy.local_work import LocalWork
 from fleet.deploy.plan_changes import plan_changes
 from fleet.deploy.prepare import prepare
 from fleet.deploy.prime import has_slot_files, memory_of_launch, prime
 from fleet.effects.files import read_text
 from fleet.effects.lock import held
-from fleet.effects.machine import listener, port_taken
-from fleet.errors import FleetError, NotAsWanted, OutsideError, UserError
-from fleet.observe.server_client import ServerClient
+from fleet.errors import NotAsWanted, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from types import ModuleType
 
-    from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.plan_changes import Change
     from fleet.deploy.prepare import Prepared
     from fleet.deploy.prime import PrimeReport
     from fleet.deploy.rim import Rim
-    from fleet.deploy.server_host import ServerHost
     from fleet.observe.observation import RunningServer
     from fleet.profiles.kinds import Deployment, RuntimeName
 
@@ -109,7 +105,7 @@ def bring_up(
     if options.hosts:
         message = f"the runtime `{runtime}` knows this machine alone"
         raise UserError(message, where="--hosts", fix="name `hosts:` in the deployment")
-    work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
+    work = LocalWork(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
     with locked(deployment.name, rim, progress, options):
         prepared = prepare(
             deployment, runtime=runtime, rim=rim, progress=progress, use_tuned=options.use_tuned,
@@ -145,7 +141,7 @@ def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer
             name, rim=rim, progress=progress
         )
         return away
-    work = Work(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
+    work = LocalWork(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
     if record is None and not work.mine(name):
         fix = "`fleet status` lists what is recorded or running"
         raise UserError("nothing of that name was brought up", where=name, fix=fix)
@@ -173,7 +169,7 @@ def start_generation(
             name, made, rim=rim, progress=progress
         )
         return there
-    work = Work(
+    work = LocalWork(
         rim=rim, progress=progress, host=local_host(made.runtime, rim), runtime=made.runtime
     )
     with locked(name, rim, progress):
@@ -212,98 +208,8 @@ def _on_hosts() -> ModuleType:
     return importlib.import_module("fleet.deploy.bring_up_hosts")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Work:
-    """One deployment's work on one host."""
-
-    rim: Rim
-    progress: Progress
-    host: ServerHost
-    runtime: RuntimeName
-
-    def mine(self, name: str) -> tuple[RunningServer, ...]:
-        """Return the deployment's servers here, those of the runtime it had before too."""
-        record = read_record(self.rim.folders, name)
-        hosts = [self.host]
-        if record is not None and record.runtime not in {self.runtime, "ansible"}:
-            hosts.append(local_host(record.runtime, self.rim))
-        return tuple(each for host in hosts for each in host.running() if each.deployment == name)
-
-    def stop(self, server: RunningServer) -> None:
-        """Stop `server`, which may be one of the runtime that the deployment had before."""
-        runtime: RuntimeName = "podman" if server.container else "embedded"
-        host = self.host if runtime == self.runtime else local_host(runtime, self.rim)
-        host.stop(server)
-
-    def client(self, launch: LaunchConfig, url: str) -> ServerClient:
-        """Return a client with the deployment's key."""
-        key = read_key(self.rim.folders, launch.deployment) if launch.secrets else None
-        return ServerClient(url=url, http=self.rim.http, api_key=key)
-
-    def replace_all(
-        self,
-        made: Generation,
-        old: Sequence[RunningServer],
-        *,
-        bound_s: float,
-        finish: Callable[[], None],
-    ) -> tuple[Ready, ...]:
-        """Stop `old`, start `made`, `finish`; when that fails, start again what served."""
-        for server in old:
-            self.progress(f"stopping generation {server.generation}")
-            self.stop(server)
-        try:
-            ready = tuple(self.start(launch, made, bound_s=bound_s) for launch in made.launches)
-            finish()
-            return ready  # noqa: TRY300 - `else` would read as if it could not fail
-        except (FleetError, KeyboardInterrupt) as error:
-            self._undo(made, old, error)
-            raise
-
-    def start(self, launch: LaunchConfig, made: Generation, *, bound_s: float) -> Ready:
-        """Start one server and wait until it is ready."""
-        if port_taken(launch.bind, launch.port):
-            who = listener(launch.port) or "another process"
-            message = f"port {launch.port} on {launch.bind} is taken by {who}"
-            fix = f"end it, or choose another port: `--set port={launch.port + 1}`"
-            raise OutsideError(message, where=launch.deployment, fix=fix)
-        self.progress(f"starting {launch.server} ({launch.engine} {launch.build or ''})")
-        server = self.host.start(launch, generation=made.number)
-        return await_ready(
-            launch, server, host=self.host, client=self.client(launch, server.asked_at or ""),
-            clock=self.rim.clock, progress=self.progress, bound_s=bound_s,
-        )  # fmt: skip
-
-    def record(self, name: str, generation: int, *, origin: Origin | None) -> None:
-        """Write down that `generation` is wanted."""
-        write_record(
-            self.rim.folders,
-            Record(
-                deployment=name, wanted="up", runtime=self.runtime, generation=generation,
-                at=self.rim.clock.now().isoformat(), origin=origin,
-            ),
-        )  # fmt: skip
-
-    def _undo(self, made: Generation, old: Sequence[RunningServer], error: BaseException) -> None:
-        """End what was started and put back what served before."""
-        name = made.launches[0].deployment
-        for server in self.mine(name):
-            self.stop(server)
-        served = {each.generation for each in old if each.state == "running"}
-        for each in read_generations(self.rim.folders, name):
-            if each.number in served and each.number != made.number:
-                self.progress(f"putting generation {each.number} back")
-                before = replace(
-                    self, runtime=each.runtime, host=local_host(each.runtime, self.rim)
-                )
-                for launch in each.launches:
-                    before.start(launch, each, bound_s=load_bound(0, None))
-                if isinstance(error, FleetError):
-                    error.message += f"; generation {each.number} serves again"
-
-
 def _converge(
-    prepared: Prepared, changes: Sequence[Change], work: Work, options: UpOptions
+    prepared: Prepared, changes: Sequence[Change], work: LocalWork, options: UpOptions
 ) -> tuple[tuple[Ready, ...], tuple[PrimeReport, ...]]:
     """Apply the changes, prime, and record; a kept server is looked at, not touched."""
     name, folders = prepared.deployment.name, work.rim.folders
@@ -327,7 +233,7 @@ def _converge(
     return ready, ()
 
 
-def _remember(made: Generation, work: Work, options: UpOptions) -> None:
+def _remember(made: Generation, work: LocalWork, options: UpOptions) -> None:
     """Write down that `made` serves and is wanted."""
     name = made.launches[0].deployment
     if not made.ready:
@@ -335,7 +241,7 @@ def _remember(made: Generation, work: Work, options: UpOptions) -> None:
     work.record(name, made.number, origin=options.origin)
 
 
-def _look_at(change: Change, work: Work, prepared: Prepared) -> Ready:
+def _look_at(change: Change, work: LocalWork, prepared: Prepared) -> Ready:
     """Make sure that a kept server is ready, also one that an interrupted `up` left loading."""
     launch, server = change.new, change.old
     assert launch is not None and server is not None  # noqa: S101, PT018 - what keep means
@@ -350,7 +256,7 @@ def _look_at(change: Change, work: Work, prepared: Prepared) -> Ready:
     )  # fmt: skip
 
 
-def _kept_generation(prepared: Prepared, change: Change, work: Work) -> Generation:
+def _kept_generation(prepared: Prepared, change: Change, work: LocalWork) -> Generation:
     """Return the running generation's record, made anew if an interrupted `up` lost it."""
     number = change.old.generation if change.old else 1
     for each in read_generations(work.rim.folders, prepared.deployment.name):
@@ -359,14 +265,14 @@ def _kept_generation(prepared: Prepared, change: Change, work: Work) -> Generati
     return _generation(prepared, number, work)
 
 
-def _next_generation(prepared: Prepared, changes: Sequence[Change], work: Work) -> Generation:
+def _next_generation(prepared: Prepared, changes: Sequence[Change], work: LocalWork) -> Generation:
     kept = read_generations(work.rim.folders, prepared.deployment.name)
     used = [each.number for each in kept]
     used += [change.old.generation for change in changes if change.old is not None]
     return _generation(prepared, max(used, default=0) + 1, work)
 
 
-def _generation(prepared: Prepared, number: int, work: Work) -> Generation:
+def _generation(prepared: Prepared, number: int, work: LocalWork) -> Generation:
     tuned = prepared.deployment.tuned
     return Generation(
         number=number,
@@ -377,7 +283,7 @@ def _generation(prepared: Prepared, number: int, work: Work) -> Generation:
     )
 
 
-def _prime(prepared: Prepared, work: Work) -> tuple[PrimeReport, ...]:
+def _prime(prepared: Prepared, work: LocalWork) -> tuple[PrimeReport, ...]:
     prefix = prepared.deployment.shared_prefix
     if prefix is None:
         return ()
