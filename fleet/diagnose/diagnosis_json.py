@@ -90,7 +90,7 @@ def _memory(reading: LogReading) -> dict[str, Any]:
     single = reading.n_slots in {None, 1} or reading.kv_unified
     return {
         "kv_type": kinds,
-        "kv_mib": round(kv.mib, 2) if kv and kv.k else None,
+        "kv_mib": round(kv.mib, 2) if kv and kv.mib else None,
         "rs_mib": reading.rs_mib,
         "gpu_layers": reading.gpu_layers,
         "n_ctx": reading.n_ctx or (reading.n_ctx_slot if single else None),

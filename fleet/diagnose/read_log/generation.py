@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fleet.diagnose.read_log.log_reading import LogReading
 
-OLD_FUNCTIONS = {"llm_load_tensors", "llama_new_context_with_model", "llm_load_print_meta"}
+OLD_FUNCTIONS = {
+    "llm_load_tensors", "llama_new_context_with_model", "llm_load_print_meta",
+    "llama_model_load_internal", "llama_init_from_file",
+}  # fmt: skip
 GEN2_FUNCTIONS = {"load_tensors", "llama_kv_cache", "llama_context", "llama_init_from_model"}
 
 

@@ -385,6 +385,8 @@ class LogReader:
         """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
         reading = self.reading
         found = _NAME.match(text)
+        if text.startswith("main: build = ") and self._build(reading, text):
+            return False
         if found and (reader := start_lines.TABLE.get(found[1])) is not None:
             return self._function(found[1], reader, text[found.end() :].lstrip(), line, number)
         if text.startswith("Device "):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     Reader = Callable[[LogReading, str], str | None]
 
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers")
-_SELF_SIZE = re.compile(r"KV self size\s*=\s*(\d+\.?\d*) (?:MiB|MB)")
+_SELF_SIZE = re.compile(r"[Kk][Vv] self size\s*=\s*(\d+\.?\d*) (?:MiB|MB)")
 _SIZE = re.compile(r"\bsize =\s*(\d+\.?\d*) MiB \(")
 _CELLS = re.compile(r"\(\s*(\d+) cells")
 _K = re.compile(r"\bK(?:\^R|-only)? \((\w+)\):\s*(\d+\.?\d*)")
@@ -115,7 +115,7 @@ def recurrent(reading: LogReading, text: str) -> str | None:
     """`llama_memory_recurrent: size = ..` and `RS buffer size`."""
     if found := _RS.search(text):
         reading.rs_mib = float(found[1])
-    elif "KV buffer" in text or "KV self" in text:
+    elif "KV buffer" in text or "self size" in text:
         return kv_cache(reading, text)
     reading.hybrid = True
     return "recurrent"
@@ -129,7 +129,7 @@ def window(reading: LogReading, _text: str) -> str | None:
 
 def context(reading: LogReading, text: str) -> str | None:  # noqa: PLR0911 - one a shape
     """The dump of a context's parameters, one a line; and all that older builds said here."""
-    if "KV self size" in text or "KV buffer" in text:
+    if "self size" in text or "KV buffer" in text:
         return kv_cache(reading, text)
     if "buffer size" in text:
         device(reading, text)
@@ -245,7 +245,9 @@ TABLE: Mapping[str, Reader] = {
     "llama_kv_cache_unified_iswa": window,
     "llama_kv_cache_recurrent": recurrent,
     "llama_memory_recurrent": recurrent,
+    "llama_model_load_internal": offload,
     "llama_context": context,
+    "llama_init_from_file": context,
     "llama_new_context_with_model": context,
     "llama_init_from_model": context,
     "sched_reserve": splits,

@@ -38,6 +38,7 @@ _CALLER = re.compile(r"\b(metrics|loggers|llm_engine|scheduler|core|api_server|u
 OWN = (
     "vllm", "EngineCore", "APIServer pid", "KV cache memory", "KV cache is needed",
     "the cache blocks", "attention block size", "Avg prompt throughput", "SpecDecoding metrics",
+    "Speculative metrics",
     "max seq len", "PreemptionMode", "desired GPU memory utilization", "gpu_memory_utilization",
 )  # fmt: skip
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))
 
 from epyc_log import epyc_log
-from variants import SENTENCES, VARIANTS, Variant
+from variants import FIGURES, SENTENCES, VARIANTS, Variant
 
 from fleet.diagnose.compare_runs import compare_runs
 from fleet.diagnose.diagnosis import diagnose, diagnose_log
@@ -138,6 +138,11 @@ def test_one_line_is_enough(line: str, findings: set[str], trap: str) -> None:
 
     assert findings <= said
     assert trap not in said
+
+
+@pytest.mark.parametrize(("line", "word", "value"), FIGURES, ids=lambda value: str(value)[:40])
+def test_one_line_gives_its_figure(line: str, word: str, value: object) -> None:
+    assert inner(answer(line), word) == value
 
 
 def inner(found: Any, path: str) -> Any:

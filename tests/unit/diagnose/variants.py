@@ -374,6 +374,26 @@ llama_kv_cache: size =   64.00 MiB (  4096 cells,  16 layers,  1/1 seqs), K (f16
 )  # fmt: skip
 
 
+# one line, and a figure that it gives
+FIGURES: tuple[tuple[str, str, Any], ...] = (
+    ("llama_new_context_with_model: kv self size  = 1024.00 MB", "kv_mib", 1024.0),
+    ("llama_model_load_internal: offloaded 35/43 layers to GPU", "gpu_layers", "35/43"),
+    ("main: build = 1108 (44c117f)", "build", "1108"),
+    ("build: 6123 (79c1160b0) with cc (Debian 12) for x86_64-linux-gnu", "build", "6123"),
+    (
+        "INFO 01-12 10:00:00 spec_decode_worker.py:1071 Speculative metrics: Draft acceptance rate: 0.800, System efficiency: 0.700, Number of speculative tokens: 3, Number of accepted tokens: 240, Number of draft tokens: 300",
+        "draft_acceptance",
+        0.8,
+    ),
+    (
+        "INFO 09-12 10:00:00 [loggers.py:260] Engine 000: Avg prompt throughput: 1436.3 tokens/s, Avg generation throughput: 93.9 tokens/s, Running: 3 reqs, Waiting: 0 reqs, CUDA KV cache usage: 41.5%, Prefix cache hit rate: 20.5%, External prefix cache hit rate: 99.0%, Preemptions: 2",
+        "vllm.prefix_hit_rate",
+        0.205,
+    ),
+    ("/app/ggml/src/ggml-cuda/mmq.cu:120: GGML_ASSERT(ne11 > 0) failed", "crash.line", 120),
+)
+
+
 # what programs around an engine say, and what it says itself on its way out: the findings
 # that one line gives, and one that it must not
 SENTENCES: tuple[tuple[str, set[str], str], ...] = (
