@@ -46,10 +46,14 @@ def distribute(
     images = {host: launch.image for host, launch in launches.items() if launch.image}
     work.at_once(images, lambda host: work.bring_image(host, images[host]))
     work.bring_files(readers)
-    if prepared.deployment.engine.engine == "vllm" and not work.copies:
-        work.fetch_folder(
-            {host: images.get(host, "") for host in readers if not prepared.sights[host].whole}
-        )
+    work.fetch_folders([host for host in readers if _lacks_folder(prepared, host)], images)
+
+
+def _lacks_folder(prepared: PreparedHosts, host: str) -> bool:
+    """Whether the model is one that is read as a folder, not here, and not whole there."""
+    here = any(file.setting is None for file in prepared.files)
+    vllm = prepared.deployment.engine.engine == "vllm"
+    return vllm and not here and not prepared.sights[host].whole
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,20 +107,24 @@ class _Distribution:
         sight, commands = self.prepared.sights[host], self.group.commands(host)
         bring_files(commands, sight, self.copies, progress=self.progress, loan=loan)
 
-    def fetch_folder(self, images: Mapping[str, str]) -> None:
+    def fetch_folders(self, hosts: Sequence[str], images: Mapping[str, str]) -> None:
         """Let hosts fetch a model that is read as a folder from its repository.
 
-        `images` are the hosts that lack it; the engine's image has the program that fetches.
+        The host's own program does it, or the one in the engine's image.
         """
         model, sights = self.prepared.deployment.model, self.prepared.sights
-        for host in images if not model.repo else ():
+        for host in hosts if not model.repo else ():
             message = f"the model is not whole in {sights[host].folder}"
             raise OutsideError(message, where=host, fix="put it there, or correct `path`")
-        self.progress(f"{', '.join(images)}: fetching {model.repo}")
+        if not hosts:
+            return
+        self.progress(f"{', '.join(hosts)}: fetching {model.repo}")
         variables = {
-            host: {"fleet_repo": model.repo, "fleet_folder": sights[host].folder,
-                   "fleet_image": image}
-            for host, image in images.items()
+            host: {
+                "fleet_repo": model.repo, "fleet_folder": sights[host].folder,
+                "fleet_image": images.get(host, ""),
+            }
+            for host in hosts
         }  # fmt: skip
         self.group.play("fetch-model", variables)
 

@@ -222,7 +222,7 @@ def test_a_copy_whose_sender_has_vanished_frees_the_file(network: Network, tmp_p
         name=host.name, address=host.address, user="root", key_file=str(host.key_file)
     )
     far, near = os.pipe()
-    words = receive_words("/root/gone/m", 0, silence_s=2)
+    words = receive_words("/root/gone/m", 0, silence_s=8)
 
     with session, os.fdopen(far, "rb", buffering=0) as source:
         commands = session.commands(target)
@@ -350,7 +350,10 @@ def test_a_model_that_is_a_folder_is_brought_whole_or_fetched_there(
 
     # known by its repository alone, and not whole: the host fetches it by the image's program
     host.run(f"rm {folder}/{first}; for f in $(command -v hf); do mount --bind /dev/null $f; done")
-    town.write(**only, model={"repo": "org/published"}, settings={"ctx_size": 1024})
+    template = town.folder / "words.jinja"
+    template.write_text("{{ messages }}")
+    more = {"ctx_size": 1024, "chat_template_file": str(template)}
+    town.write(**only, model={"repo": "org/published"}, settings=more)
     code, told = town.fleet("up", NAME, "--yes")
     assert code == 0, told
     assert host.run(there).stdout == wanted
