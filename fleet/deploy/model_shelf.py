@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fleet.deploy.generations import deployment_folder, read_generations, read_record, recorded
 from fleet.deploy.model_files import models_folder
+from fleet.deploy.trial_server import orphaned
 from fleet.effects.files import folder_bytes
 from fleet.errors import OutsideError, UserError
 from fleet.sizes import ByteSize
@@ -143,3 +144,8 @@ def _leftovers(rim: Rim) -> Iterator[ShelfItem]:
             size = folder_bytes(path) if path.is_dir() else path.stat().st_size
             name = str(path.relative_to(models_folder(rim)))
             yield ShelfItem(kind="leftover", name=name, path=path, size=ByteSize(size))
+    for path in sorted((rim.folders.state / "trials").glob("*")):
+        deployment = path.name.rpartition("-")[0]  # the rest names the server
+        if orphaned(deployment) and not (path / "order.json").exists():
+            size = ByteSize(folder_bytes(path))
+            yield ShelfItem(kind="trial log", name=path.name, path=path, size=size)

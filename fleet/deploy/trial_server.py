@@ -137,11 +137,12 @@ def trial_server(
 def end_leftovers(host: ServerHost) -> None:
     """Stop trial servers whose fleet was killed: their name holds its process number."""
     for server in host.running():
-        if _orphaned(server.deployment):
+        if orphaned(server.deployment):
             _try_stop(host, server)
 
 
-def _orphaned(name: str) -> bool:
+def orphaned(name: str) -> bool:
+    """Whether the deployment `name` is a trial's whose fleet has ended."""
     match = _TRIAL_NAME.search(name)
     return match is not None and not exists(int(match[1]))
 
