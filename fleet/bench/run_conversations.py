@@ -10,7 +10,7 @@ from fleet.bench.ask import Reply, ask, chat_body
 from fleet.bench.order import Cell, plan_order
 from fleet.bench.server_identity import identity, refuse_other_conditions, refuse_other_start
 from fleet.bench.turn import Turn
-from fleet.deploy.prime import shared_tokens
+from fleet.deploy.shared_prompt import shared_tokens
 from fleet.effects.http import NoAnswer
 from fleet.effects.load_average import load_average
 from fleet.errors import EngineFailed, OutsideError, UserError

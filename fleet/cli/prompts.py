@@ -15,9 +15,9 @@ from fleet.cli.load import load_deployment
 from fleet.cli.options import Json, Name, Profiles
 from fleet.cli.output import print_json, print_table
 from fleet.deploy.capture import capture_file, capture_state, forget, start_capture, stop_capture
+from fleet.deploy.launch_memory import careful_memory
 from fleet.deploy.look import client_of, last_server
 from fleet.deploy.model_files import find_model
-from fleet.deploy.prime import careful_memory
 from fleet.deploy.prime import prime as prime_server
 from fleet.deploy.rim import Rim
 from fleet.deploy.trial_server import trial_server

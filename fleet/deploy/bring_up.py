@@ -22,10 +22,11 @@ from fleet.deploy.generations import (
     write_generation,
     write_record,
 )
+from fleet.deploy.launch_memory import has_slot_files, memory_of_launch
 from fleet.deploy.local_work import LocalWork
 from fleet.deploy.plan_changes import plan_changes
 from fleet.deploy.prepare import prepare
-from fleet.deploy.prime import has_slot_files, memory_of_launch, prime
+from fleet.deploy.prime import prime
 from fleet.effects.files import read_text
 from fleet.effects.lock import held
 from fleet.errors import NotAsWanted, UserError

@@ -9,8 +9,9 @@ from fleet.deploy.await_ready import first_request
 from fleet.deploy.check_memory import memory_checks
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import current_generation
+from fleet.deploy.launch_memory import has_slot_files, memory_of_launch
 from fleet.deploy.look import Seen, client_of, look
-from fleet.deploy.prime import has_slot_files, keep_primed, memory_of_launch
+from fleet.deploy.prime import keep_primed
 from fleet.deploy.start_failure import classify
 from fleet.effects.files import read_text
 from fleet.effects.http import NoAnswer

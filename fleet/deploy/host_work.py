@@ -9,8 +9,9 @@ from fleet.deploy.api_keys import read_key
 from fleet.deploy.await_ready import LEAST_S, Ready, await_ready, check_alive, verify
 from fleet.deploy.fit_hosts import fits_beside
 from fleet.deploy.generations import read_generations
+from fleet.deploy.launch_memory import memory_of_remote
 from fleet.deploy.plan_changes import LIVE
-from fleet.deploy.prime import memory_of_remote, prime
+from fleet.deploy.prime import prime
 from fleet.deploy.rollout import batches, rehearsal_of, start_order, who_runs_what
 from fleet.effects.files import read_text
 from fleet.effects.ssh import on_each

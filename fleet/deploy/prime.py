@@ -23,67 +23,40 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
-from fleet.diagnose.prompts.placement import Memory, memory_of
-from fleet.diagnose.prompts.tokens import common
+from fleet.deploy.shared_prompt import (
+    cached_tokens,
+    not_in_front,
+    shared_messages,
+    shared_tokens,
+    tail_text,
+    tail_tokens,
+    with_tail,
+)
 from fleet.diagnose.prompts.variants import CLOSE, SLACK_SHARE, SLACK_TOKENS
 from fleet.errors import OutsideError, UserError
-from fleet.facts.known_builds import build_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from fleet.compiler.launch_config import LaunchConfig
-    from fleet.deploy.prepare import Prepared
-    from fleet.facts.build_facts import BuildFacts
-    from fleet.facts.model_facts import ModelFacts
+    from fleet.deploy.shared_prompt import PromptServer
+    from fleet.diagnose.prompts.placement import Memory
     from fleet.profiles.kinds import SharedPrefix
     from fleet.profiles.settings_table import SettingScalar
 
 Outcome = Literal["primed", "held", "restored", "not-needed", "cannot-help"]
 ANY_SLOT = -1
-SAMPLE = 64  # words, to see how many tokens a word has
 SHORT_TAIL = 8  # tokens; what a request adds that only asks how much is reused
 CHOSEN: Mapping[Outcome, str] = {
     "primed": "primed", "held": "primed", "restored": "slot file", "not-needed": "default",
     "cannot-help": "none",
 }  # fmt: skip
-WORDS = ("north", "river", "amber", "seven", "window", "quiet", "stone", "market")
 INSTEAD: Mapping[str, str] = {
     "kv_unified": "split", "swa_full": "swa_full",
     "checkpoint_interval": f"primed+interval={CLOSE}",
 }  # fmt: skip
-
-
-class PromptServer(Protocol):
-    """What priming asks of a running llama-server; raises `OutsideError`."""
-
-    def slots(self) -> Sequence[Mapping[str, Any]]:
-        """Return GET /slots."""
-        ...
-
-    def tokenize(self, text: str) -> Sequence[int]:
-        """Return the token ids of `text` as a prompt: special tokens parsed, BOS added."""
-        ...
-
-    def apply_template(self, messages: Sequence[Mapping[str, Any]]) -> str:
-        """Return the prompt that the model's own template makes of `messages`."""
-        ...
-
-    def completion(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer of POST /completion."""
-        ...
-
-    def chat(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the answer of POST /v1/chat/completions."""
-        ...
-
-    def slot_action(self, slot: int, action: str, filename: str) -> Mapping[str, Any]:
-        """Return the answer of POST /slots/SLOT?action=save|restore."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,28 +123,28 @@ def prime(
     tokens = shared_tokens(messages, prefix.file is not None, server)
     if not tokens:
         raise UserError("the shared prefix is empty", where="shared_prefix", fix="give it text")
-    if wrong := _not_in_front(messages, tokens, server):
+    if wrong := not_in_front(messages, tokens, server):
         return PrimeReport(
             outcome="cannot-help", prefix_tokens=len(tokens), slots=(), why=wrong
         )  # fmt: skip
     asked = _slots_to_ask(server, memory)
-    tail_tokens = proof_tail(memory)
+    length = proof_tail(memory)
     names = [_slot_file(tokens, slot) for slot in asked]
     slot_files = slot_files and ANY_SLOT not in asked
     if slot_files and _restore(server, names):
-        held = _proof(server, asked, tokens, tail_tokens)
+        held = _proof(server, asked, tokens, length)
         if all(slot.enough for slot in held):
             return _enough("restored", held)
     before = 0
     if look_before:
-        first, second = _look(server, messages, prefix, tokens, tail_tokens)
+        first, second = _look(server, messages, prefix, tokens, length)
         if second.enough:
             primed = first.enough and not _by_itself(prefix, memory)
             return _enough("held" if primed else "not-needed", (second,))
         before = second.reused
     for slot in asked:
         _ask(server, slot, tokens)
-    after = _proof(server, asked, tokens, tail_tokens)
+    after = _proof(server, asked, tokens, length)
     good = all(slot.enough for slot in after)
     done = PrimeReport(
         outcome="primed", prefix_tokens=len(tokens), slots=after, why=_WHY_PRIMED, before=before,
@@ -220,34 +193,6 @@ def _by_itself(prefix: SharedPrefix, memory: Memory) -> bool:
     return at_message or memory.rewinds or memory.cuts_back
 
 
-def careful_memory(
-    settings: Mapping[str, SettingScalar], facts: ModelFacts | None, build: BuildFacts | None
-) -> Memory:
-    """Return how a launch resumes; an unknown model as if it could not go back by itself."""
-    memory = memory_of(settings, facts, build)
-    return memory if facts else replace(memory, recurrent=True)
-
-
-def memory_of_launch(prepared: Prepared) -> Memory:
-    """Return how the first server of a compiled deployment resumes."""
-    facts = prepared.model.facts if prepared.model else None
-    return careful_memory(dict(prepared.launches[0].settings), facts, prepared.build)
-
-
-def memory_of_remote(launch: LaunchConfig) -> Memory:
-    """Return how a launch resumes whose model lies on another host."""
-    try:
-        build = build_facts(launch.engine, launch.build)
-    except UserError:
-        build = None
-    return careful_memory(dict(launch.settings), None, build)
-
-
-def has_slot_files(prepared: Prepared) -> bool:
-    """Whether the server keeps slots in a folder (`--slot-save-path`)."""
-    return bool(dict(prepared.launches[0].settings).get("slot_save_path"))
-
-
 def _enough(outcome: Outcome, slots: tuple[SlotReuse, ...]) -> PrimeReport:
     worst = min(slot.reused for slot in slots)
     return PrimeReport(
@@ -279,91 +224,31 @@ _WHY_VLLM = (
 _WHY_PRIMED = "the prefix was sent to each slot; requests that differ after it now reuse it"
 
 
-def shared_messages(
-    prefix: SharedPrefix, read_text: Callable[[str], str]
-) -> tuple[Mapping[str, str], ...]:
-    """Return the shared part as messages whose last ends where requests begin to differ."""
-    if prefix.messages:
-        return prefix.messages
-    if prefix.system is not None:
-        return ({"role": "system", "content": prefix.system},)
-    return ({"role": "text", "content": read_text(prefix.file or "")},)
-
-
-def shared_tokens(
-    messages: Sequence[Mapping[str, str]], raw: bool, server: PromptServer
-) -> tuple[int, ...]:
-    """Return the tokens that two requests with different endings have in common.
-
-    Both endings are tokenized with the prefix, since a token can span the boundary.
-    """
-    prompts = (_prompt(messages, raw, server, tail) for tail in ("Alpha one", "72 zeta"))
-    first, second = (server.tokenize(prompt) for prompt in prompts)
-    return tuple(common(first, second))
-
-
-def _not_in_front(
-    messages: Sequence[Mapping[str, str]], tokens: Sequence[int], server: PromptServer
-) -> str:
-    """Say so when the prompt that a template makes does not begin with the shared text."""
-    text = "\n".join(message["content"] for message in messages)
-    wanted = len(server.tokenize(text))
-    if len(tokens) >= (1 - SLACK_SHARE) * wanted - SLACK_TOKENS:
-        return ""
-    return (
-        f"only {len(tokens)} tokens stand in front of what differs, the shared text has {wanted}: "
-        "the chat template leaves it out or puts something else first; correct `chat_template`, "
-        "or move what changes behind the shared text"
-    )
-
-
-def _prompt(
-    messages: Sequence[Mapping[str, str]], raw: bool, server: PromptServer, tail: str
-) -> str:
-    if raw:
-        return messages[0]["content"] + tail
-    return server.apply_template(_with_tail(messages, tail))
-
-
-def _with_tail(messages: Sequence[Mapping[str, str]], tail: str) -> list[dict[str, str]]:
-    """Return `messages` with what differs: in the last user message, or as the next one."""
-    told = [dict(message) for message in messages]
-    if told[-1].get("role") == "user":
-        told[-1]["content"] += tail
-        return told
-    return [*told, {"role": "user", "content": tail}]
-
-
-def _tail(seed: int, words: int) -> str:
-    return " ".join(WORDS[(seed * 5 + k * (seed + 3)) % len(WORDS)] for k in range(words))
-
-
 def _look(
     server: PromptServer,
     messages: Sequence[Mapping[str, str]],
     prefix: SharedPrefix,
     tokens: Sequence[int],
-    tail_tokens: int,
+    length: int,
 ) -> tuple[SlotReuse, SlotReuse]:
     """Send two requests as clients do, each with an ending of its own."""
     found = []
-    words = math.ceil(tail_tokens * SAMPLE / len(server.tokenize(_tail(1, SAMPLE))))
     for seed in (1, 2):
-        tail = f"{seed} {_tail(seed, words)}"
+        tail = tail_text(server, seed, length)
         if prefix.file is not None:
             body: dict[str, Any] = {"prompt": messages[0]["content"] + tail, "n_predict": 1}
             answer = server.completion(body)
         else:
-            answer = server.chat({"messages": _with_tail(messages, tail), "max_tokens": 1})
-        found.append(_reuse(0, _cached(answer), tokens))
+            answer = server.chat({"messages": with_tail(messages, tail), "max_tokens": 1})
+        found.append(_reuse(0, cached_tokens(answer), tokens))
     return found[0], found[1]
 
 
 def _proof(
-    server: PromptServer, slots: Sequence[int], tokens: Sequence[int], tail_tokens: int
+    server: PromptServer, slots: Sequence[int], tokens: Sequence[int], length: int
 ) -> tuple[SlotReuse, ...]:
     """Push the prefix out of the first slot's window and come back; look at the others."""
-    _ask(server, slots[0], [*tokens, *_tail_tokens(server, 3, tail_tokens)])
+    _ask(server, slots[0], [*tokens, *tail_tokens(server, 3, length)])
     return tuple(_held(server, slot, tokens, seed=4) for slot in slots)
 
 
@@ -374,18 +259,14 @@ def _reuse(slot: int, cached: int, tokens: Sequence[int]) -> SlotReuse:
 def _held(server: PromptServer, slot: int, tokens: Sequence[int], *, seed: int) -> SlotReuse:
     """Ask with a short ending of its own what `slot` holds of the prefix."""
     return _reuse(
-        slot, _ask(server, slot, [*tokens, *_tail_tokens(server, seed, SHORT_TAIL)]), tokens
+        slot, _ask(server, slot, [*tokens, *tail_tokens(server, seed, SHORT_TAIL)]), tokens
     )
-
-
-def _tail_tokens(server: PromptServer, seed: int, count: int) -> list[int]:
-    return list(server.tokenize(_tail(seed, count)))[1 : count + 1]
 
 
 def _ask(server: PromptServer, slot: int, tokens: Sequence[int]) -> int:
     """Send `tokens` to `slot` (-1: any) and return how many of them were reused."""
     body = {"prompt": list(tokens), "n_predict": 1, "id_slot": slot}
-    return _cached(server.completion(body))
+    return cached_tokens(server.completion(body))
 
 
 def _cannot_help(
@@ -413,28 +294,6 @@ def _cannot_help(
     partly = report.reused >= max(report.prefix_tokens / 2, report.before + SLACK_TOKENS)
     outcome: Outcome = "primed" if partly else "cannot-help"
     return replace(report, outcome=outcome, why=why, settings=settings)
-
-
-def _cached(answer: Mapping[str, Any]) -> int:
-    """Return what was reused, as an answer tells it; raises `OutsideError` when none does.
-
-    Builds before October 2025 and ik_llama.cpp tell only what they had to read.
-    """
-    timings, usage = answer.get("timings") or {}, answer.get("usage") or {}
-    details = usage.get("prompt_tokens_details") or {}
-    for told in (details.get("cached_tokens"), timings.get("cache_n")):
-        if isinstance(told, int):
-            return told
-    whole, read = (
-        answer.get("tokens_evaluated", usage.get("prompt_tokens")),
-        timings.get("prompt_n"),
-    )
-    if isinstance(whole, int) and isinstance(read, int):
-        return max(0, whole - read)
-    raise OutsideError(
-        "the answer does not say what was reused: no `timings.cache_n`",
-        fix="use a llama.cpp build of October 2025 or later",
-    )
 
 
 def _slot_file(tokens: Sequence[int], slot: int) -> str:
