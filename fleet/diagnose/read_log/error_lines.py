@@ -164,6 +164,11 @@ def _some_buffer(reading: LogReading, text: str) -> str | None:
     return _named_buffer(reading, text) if "buffer of size" in text else None
 
 
+FORCED = (
+    Trouble("no checkpoint before divergence", "none-usable", _forced("none-usable")),
+    Trouble("support partial KV reuse", "forced-full", _forced("forced-full")),
+    Trouble("forcing full prompt", "forced-full", _forced("forced-full")),
+)
 TROUBLES = (
     Trouble("cudaMalloc failed: out of memory", "oom", _allocation),
     Trouble("Device memory allocation of size", "oom", _device_allocation),
@@ -264,9 +269,7 @@ TROUBLES = (
     Trouble("checkpoint restore buffer mismatch", "restore-failed"),
     Trouble("checkpoint size mismatch", "restore-failed", _restore_failed),
     Trouble("restore position mismatch", "restore-failed"),
-    Trouble("no checkpoint before divergence", "none-usable", _forced("none-usable")),
-    Trouble("support partial KV reuse", "forced-full", _forced("forced-full")),
-    Trouble("forcing full prompt", "forced-full", _forced("forced-full")),
+    *FORCED,
     Trouble("no usable GPU found", "no-gpu"),
     Trouble("not compiled with GPU offload", "no-gpu"),
     Trouble("overriden to CPU", "experts-on-cpu"),

@@ -225,12 +225,10 @@ class LogReader:
             self.assembly.chosen.pop(key, None)
 
     def _unknown_text(self, task: Task, place: SlotLine, line: str, number: int) -> None:
-        text = line[place.begin :]
-        told = slot_lines.told_forced(self.reading, task, text)
-        if told:
-            self.reading.saw(told, number, line)
-        elif self._trouble(text, line, number):
+        if self._trouble(line[place.begin :], line, number):
             self._known[self._shape] = place._replace(how=SILENT)
+        elif self._troubles.get(self._shape) in error_lines.FORCED:  # ik_llama.cpp's words
+            task.forced = True
 
     def _first_slot_line(self, line: str) -> None:
         """Tell the generation by whether slot lines carry a clock."""

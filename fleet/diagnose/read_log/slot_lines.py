@@ -226,22 +226,6 @@ def forced(reading: LogReading, task: Task, _text: str) -> str:
     return "forced-full"
 
 
-def told_forced(reading: LogReading, task: Task, text: str) -> str | None:
-    """ik_llama.cpp's other words for it; None when `text` says nothing of the kind."""
-    for words, event in FORCED:
-        if words in text:
-            forced(reading, task, text)
-            return event
-    return None
-
-
-FORCED = (
-    ("no checkpoint before divergence", "none-usable"),
-    ("support partial KV reuse", "forced-full"),
-    ("forcing full prompt", "forced-full"),
-)
-
-
 def held(reading: LogReading, task: Task, text: str) -> None:
     """`n_past = .., slot.prompt.tokens.size() = ..`: in common, and what the slot held."""
     if "memory_seq_rm" in text:
