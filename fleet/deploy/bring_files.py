@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from fleet.deploy.copy_between_hosts import borrow
 from fleet.deploy.file_digests import digest_of
+from fleet.deploy.host_files import SNAPSHOT
 from fleet.errors import OutsideError
 from fleet.sizes import MIB, ByteSize
 
@@ -75,6 +76,20 @@ found=$(sha256sum < "$1" | cut -d' ' -f1)
 stat -Lc "%s %Y $found" "$2" > "$2.sha256.partial"
 mv "$2.sha256.partial" "$2.sha256"
 """
+# of each file of a folder: its size, digest and name; digests are remembered as stamps
+LIST = """
+cd "$1" || exit 1
+find . -name '.?*' -prune -o -type f ! -name '*.sha256' ! -name '*.partial' -print | cut -c3- |
+while read -r f; do
+  now=$(stat -Lc "%s %Y" "$f")
+  case "$(cat "$f.sha256" 2>/dev/null)" in
+    "$now "*) ;;
+    *) echo "$now $(sha256sum < "$f" | cut -d' ' -f1)" > "$f.sha256.partial"
+       mv "$f.sha256.partial" "$f.sha256" ;;
+  esac
+  read -r size _ digest < "$f.sha256" && echo "$size $digest $f"
+done
+"""
 # free KiB of the nearest folder that exists, then each file's size and its partial copy's
 STATE = """
 d=$1; while [ ! -d "$d" ]; do d=$(dirname "$d"); done
@@ -87,12 +102,20 @@ done
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FileCopy:
-    """One file to be on hosts: from `source` here to `place` there (see `HostSight.at`)."""
+    """One file to be on hosts: from `source` here to `place` there (see `HostSight.at`).
 
-    source: Path
+    Without a `source` only another host has it.
+    """
+
+    source: Path | None
     place: str
     size: int
     digest: str
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return self.place.rpartition("/")[2]
 
 
 def copies_of(files: Sequence[HostFile], *, rim: Rim, progress: Progress) -> tuple[FileCopy, ...]:
@@ -106,6 +129,21 @@ def copies_of(files: Sequence[HostFile], *, rim: Rim, progress: Progress) -> tup
         )
         for file in files
         if file.source is not None
+    )
+
+
+def copies_in(commands: SshCommands, folder: str, place: str) -> tuple[FileCopy, ...]:
+    """Return all files of a host's folder, to be at the same `place` of others.
+
+    What makes a folder a model comes last, so that no half of one is taken for it.
+    Raises `OutsideError`.
+    """
+    told = commands.run(("sh", "-c", LIST, "sh", folder)).checked()
+    found = [line.split(" ", 2) for line in told.stdout.splitlines()]
+    found.sort(key=lambda each: each[2] == SNAPSHOT)
+    return tuple(
+        FileCopy(source=None, place=f"{place}/{name}", size=int(size), digest=digest)
+        for size, digest, name in found
     )
 
 
@@ -166,7 +204,8 @@ class _Arrival:
         path = self.sight.at(copy.place)
         for number in range(TRIES):
             _, [(size, partial)] = self._state([copy])
-            if number and size == copy.size and self._finish(copy, path) == 0:
+            looked = number == 0 and path in self.sight.sizes
+            if size == copy.size and not looked and self._finish(copy, path) == 0:
                 return
             arrived = self._borrow(copy) or self._send(copy, partial)
             if arrived and self._finish(copy, f"{path}.partial") == 0:
@@ -176,12 +215,15 @@ class _Arrival:
     def _borrow(self, copy: FileCopy) -> bool:
         if self.loan is None or copy.place not in self.loan.places:
             return False
-        self.progress(f"{self.sight.name}: {copy.source.name} from {self.loan.lender}")
+        self.progress(f"{self.sight.name}: {copy.name} from {self.loan.lender}")
         return borrow(self.commands, self.loan, copy.place, self.sight.at(copy.place))
 
     def _send(self, copy: FileCopy, partial: int) -> bool:
         """Send from here what is missing; False when another copy came in between."""
-        path, name = self.sight.at(copy.place), f"{self.sight.name}: {copy.source.name}"
+        if copy.source is None:
+            message = f"{copy.name} did not arrive from the host that has it"
+            raise OutsideError(message, where=self.sight.name, fix="run the command again")
+        path, name = self.sight.at(copy.place), f"{self.sight.name}: {copy.name}"
         if partial > copy.size:
             self.commands.run(("rm", "-f", f"{path}.partial"))
             partial = 0
@@ -201,13 +243,13 @@ class _Arrival:
 
         A wrong partial file is removed. Raises `OutsideError`.
         """
-        self.progress(f"{self.sight.name}: checking {copy.source.name}")
+        self.progress(f"{self.sight.name}: checking {copy.name}")
         final = self.sight.at(copy.place)
         words = ("sh", "-c", FINISH, "sh", path, final, copy.digest, str(WAIT_S))
         told = self.commands.run(words)
         if told.code == WRONG and path != final:
             self.commands.run(("rm", "-f", path))
-            message = f"{copy.source.name} arrived damaged and was removed"
+            message = f"{copy.name} arrived damaged and was removed"
             raise OutsideError(message, where=self.sight.name, fix="run the command again")
         self._raise_for(told, copy)
         return told.code
@@ -229,11 +271,11 @@ class _Arrival:
             raise self._full(copy.size, 0)
         last = told.stdout.strip().splitlines()[-1:] or [f"code {told.code}"]
         said = f"nothing came for {SILENCE_S} s" if told.code == SILENT else last[0]
-        message = f"copying {copy.source.name} failed: {said}"
+        message = f"copying {copy.name} failed: {said}"
         raise OutsideError(message, where=self.sight.name, fix="run the command again")
 
     def _held(self, copy: FileCopy) -> OutsideError:
-        message = f"another copy of {copy.source.name} is on its way to it"
+        message = f"another copy of {copy.name} is on its way to it"
         return OutsideError(message, where=self.sight.name, fix="wait until it has ended")
 
     def _full(self, needed: int, free: int) -> OutsideError:

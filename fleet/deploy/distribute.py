@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from fleet.deploy.bring_files import bring_files, copies_of, missing_on
+from fleet.deploy.bring_files import bring_files, copies_in, copies_of, missing_on
 from fleet.deploy.copy_between_hosts import lent
 from fleet.deploy.distribute_image import bring_image, image_missing
+from fleet.deploy.host_files import shelf_of
 from fleet.effects.ssh import on_each
 from fleet.errors import OutsideError
 
@@ -90,38 +91,59 @@ class _Distribution:
 
     def bring_files(self, hosts: Sequence[str]) -> None:
         """Bring files from here to all that lack some, or from a host that has them."""
-        fabric = {host.name: host.fabric_address for host in self.prepared.deployment.hosts}
-        sights = {name: sight for name, sight in self.prepared.sights.items() if fabric.get(name)}
+        sights = {name: self.prepared.sights[name] for name in self.on_fabric(self.prepared.sights)}
         having = [name for name, sight in sights.items() if not missing_on(sight, self.copies)]
-        lender, borrowers = split(
-            having, [host for host in hosts if host in sights and host not in having]
-        )
-        self.at_once([host for host in hosts if host not in borrowers], self._bring)
-        if not lender or not borrowers:
-            return
-        paths = {copy.place: sights[lender].at(copy.place) for copy in self.copies}
-        with lent(self.group.commands(lender), fabric[lender] or "", paths) as loan:
-            self.at_once(borrowers, lambda host: self._bring(host, loan))
+        lacking = [host for host in hosts if host in sights and host not in having]
+        lender, borrowers = split(having, lacking)
+        first = [host for host in hosts if host not in borrowers]
+        self.at_once(first, lambda host: self._bring(host, self.copies))
+        if lender and borrowers:
+            self.lend(lender, borrowers, self.copies)
 
-    def _bring(self, host: str, loan: Loan | None = None) -> None:
+    def on_fabric(self, hosts: Iterable[str]) -> list[str]:
+        """Return those of `hosts` that have an address on a fabric."""
+        return [host for host in hosts if self._fabric(host)]
+
+    def _fabric(self, host: str) -> str | None:
+        named = {each.name: each.fabric_address for each in self.prepared.deployment.hosts}
+        return named.get(host)
+
+    def lend(self, lender: str, borrowers: Sequence[str], copies: Sequence[FileCopy]) -> None:
+        """Let hosts fetch files from one that has them, over the fabric."""
+        paths = {copy.place: self.prepared.sights[lender].at(copy.place) for copy in copies}
+        with lent(self.group.commands(lender), self._fabric(lender) or "", paths) as loan:
+            self.at_once(borrowers, lambda host: self._bring(host, copies, loan))
+
+    def _bring(self, host: str, copies: Sequence[FileCopy], loan: Loan | None = None) -> None:
         sight, commands = self.prepared.sights[host], self.group.commands(host)
-        bring_files(commands, sight, self.copies, progress=self.progress, loan=loan)
+        bring_files(commands, sight, copies, progress=self.progress, loan=loan)
 
     def fetch_folders(self, hosts: Sequence[str], images: Mapping[str, str]) -> None:
-        """Let hosts fetch a model that is read as a folder from its repository.
+        """Bring a model that is read as a folder to hosts that lack it: fetched once, then lent.
 
-        The host's own program does it, or the one in the engine's image.
+        Hosts without a fabric fetch it each by themselves.
         """
         model, sights = self.prepared.deployment.model, self.prepared.sights
         for host in hosts if not model.repo else ():
             message = f"the model is not whole in {sights[host].folder}"
             raise OutsideError(message, where=host, fix="put it there, or correct `path`")
+        having = self.on_fabric(name for name, sight in sights.items() if sight.whole)
+        lender, borrowers = split(having, self.on_fabric(hosts))
+        self._fetch([host for host in hosts if host not in borrowers], images)
+        if lender and borrowers:
+            self.progress(f"{lender}: listing what it lends")
+            commands, shelf = self.group.commands(lender), shelf_of(self.prepared.deployment)
+            self.lend(lender, borrowers, copies_in(commands, sights[lender].folder, shelf))
+
+    def _fetch(self, hosts: Sequence[str], images: Mapping[str, str]) -> None:
+        """Let hosts fetch it by their own program, or by the one in the engine's image."""
         if not hosts:
             return
-        self.progress(f"{', '.join(hosts)}: fetching {model.repo}")
+        repo = self.prepared.deployment.model.repo
+        self.progress(f"{', '.join(hosts)}: fetching {repo}")
         variables = {
             host: {
-                "fleet_repo": model.repo, "fleet_folder": sights[host].folder,
+                "fleet_repo": repo, "fleet_folder": self.prepared.sights[host].folder,
                 "fleet_image": images.get(host, ""),
             }
             for host in hosts

@@ -49,7 +49,7 @@ def host_files(
     Raises `UserError` for a relative path of a file that is not here.
     """
     folder, files = _model_files(deployment, here, rim)
-    shelf = _shelf(deployment)
+    shelf = shelf_of(deployment)
     return folder, (*files, *_named_files(deployment, shelf, rim))
 
 
@@ -80,14 +80,15 @@ def _speculates(deployment: Deployment) -> bool:
     return deployment.engine.engine != "vllm" and (kind is None or kind.value != "none")
 
 
-def _shelf(deployment: Deployment) -> str:
+def shelf_of(deployment: Deployment) -> str:
+    """Return the place of fleet's own folder of the model on the hosts."""
     return f"{deployment.models_dir or 'models'}/{deployment.model.name}"
 
 
 def _model_files(
     deployment: Deployment, here: ModelOnDisk | None, rim: Rim
 ) -> tuple[str, tuple[HostFile, ...]]:
-    model, shelf = deployment.model, _shelf(deployment)
+    model, shelf = deployment.model, shelf_of(deployment)
     if deployment.engine.engine == "vllm":
         return _model_folder(model, shelf, rim)
     if here is not None:

@@ -35,10 +35,11 @@ for f in "$@"; do
 done
 say base; echo "$fleet_base"
 say whole
-# a folder of a model: settled, with every file that its index names
+# a folder of a model: settled, with weights, and with every file that its index names
 whole() {
   cd "$(at "$fleet_folder")" 2>/dev/null && [ -f config.json ] || return 1
   [ -z "$(find . -name '*.partial' -o -name '*.incomplete' | head -n 1)" ] || return 1
+  find . -name '*.safetensors' -o -name '*.bin' -o -name '*.gguf' | grep -q . || return 1
   for f in $(cat ./*.index.json 2>/dev/null | grep -o '"[^"/]*\.safetensors"' | tr -d '"'); do
     [ -f "$f" ] || return 1
   done
