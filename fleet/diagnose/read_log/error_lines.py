@@ -306,7 +306,7 @@ _WORDS = str.maketrans(
 
 ABORT = Trouble("", "crash", _crash_place)
 # sentences with figures of their own: lines that differ in figures alone can differ in these
-_WITH_FIGURES = tuple(
+WITH_FIGURES = tuple(
     literal.encode().translate(SHAPE) for literal, *_ in TROUBLES if any(map(str.isdigit, literal))
 )
 
@@ -322,5 +322,6 @@ def find_trouble(text: str) -> Trouble | None:
 
 
 def depends_on_figures(shape: bytes) -> bool:
-    """Whether lines of this shape can be different sentences."""
-    return any(literal in shape for literal in _WITH_FIGURES)
+    """Whether lines of this shape can be different sentences: an exit's status or code."""
+    told = b"status" in shape or b"code" in shape
+    return told and any(literal in shape for literal in WITH_FIGURES)

@@ -60,7 +60,7 @@ _BUILD = re.compile(
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*: ?")
 NEW = ()  # a shape not seen before
-SHAPES = 100_000  # remembered at most
+SHAPES = 20_000  # remembered at most, between batches
 LONG = 4000  # characters; Python refuses numbers of more than 4,300 digits
 _RESTART_S = 1.0  # a clock that goes back by more is a new start
 
@@ -90,10 +90,11 @@ class LogReader:
     def feed(self, batch: Batch) -> None:
         """Read a batch."""
         lines, shapes = batch
-        if max(map(len, lines), default=0) > LONG:  # what follows is no figure
-            lines = [line if line[:1] == "{" else line[:LONG] for line in lines]
         number = self._line
         known, sides = self._known, self.reading.sides
+        if max(map(len, lines), default=0) > LONG:  # what follows is no figure
+            lines = [line if line[:1] == "{" else line[:LONG] for line in lines]
+            self.forget()
         if len(known) > SHAPES:
             self.forget()
         for line, shape in zip(lines, shapes, strict=True):

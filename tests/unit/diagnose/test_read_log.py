@@ -178,6 +178,11 @@ def test_every_sentence_passes_the_quick_look() -> None:
     assert [found[-2:] for found in alone] == [["kv", "cache"], ["rs", "cache"]]  # "failed to .."
 
 
+def test_sentences_with_figures_are_told_from_others_of_their_shape() -> None:
+    assert all(error_lines.depends_on_figures(literal) for literal in error_lines.WITH_FIGURES)
+    assert codes("exited with code 136\nexited with code 137")[0] == "OOM_HOST"
+
+
 def test_a_slow_epyc_is_told_in_the_order_of_remedies() -> None:
     found = answer(epyc_log())
 
