@@ -66,7 +66,8 @@ def _summary(deployment: Deployment, launches: Sequence[LaunchConfig]) -> str:
         for each in launches
     ]
     if any(each.secrets for each in launches):
-        lines += ["", f"Requests need the API key: `fleet key {deployment.name}` prints it."]
+        lines += ["", f"Requests need the API key: `fleet key {deployment.name}` prints it.", ""]
+        lines += [_block(_asked(next(e for e in launches if e.role == "server"), "/v1/models"))]
     elif all(_loopback(each) for each in launches if each.role == "server"):
         lines += ["", "It listens on loopback alone" + (
             "; reach it through a tunnel:" if deployment.hosts else "."
@@ -264,7 +265,7 @@ def _reading(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterat
     names = _VLLM_METRICS if head.engine == "vllm" else _LLAMA_METRICS
     through = " (through the tunnel above)" if deployment.hosts and _loopback(head) else ""
     yield f"Prometheus counters{through}, and what to look at:"
-    yield _block(f"curl -s {_address(head)}/metrics")
+    yield _block(_asked(head, "/metrics"))
     yield "\n".join(
         ["| metric | means | worry when |", "|---|---|---|"]
         + [f"| `{metric}` | {means} | {worry} |" for metric, means, worry in names]
@@ -384,6 +385,12 @@ def _login(host: HostTarget) -> str:
     port = "" if host.port == 22 else f"-p {host.port} "  # noqa: PLR2004 - ssh's own
     key = f"-i {host.key_file} " if host.key_file else ""
     return f"{key}{port}{host.user}@{host.address}" if host.user else f"{key}{port}{host.address}"
+
+
+def _asked(launch: LaunchConfig, path: str) -> str:
+    """Return a request as bash takes it; the key is in no command line."""
+    key = f"fleet key {launch.deployment} | sed 's/^/Authorization: Bearer /'"
+    return f"curl -s {f'-H @<({key}) ' if launch.secrets else ''}{_address(launch)}{path}"
 
 
 def _loopback(launch: LaunchConfig) -> bool:
