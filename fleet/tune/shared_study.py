@@ -85,21 +85,25 @@ class SharedStudy:
         if len(lanes) == 1:
             self._follow(lanes[0])
             return
-        self._once(lanes[0])
-        with ThreadPoolExecutor(len(lanes)) as pool:
-            works = [pool.submit(self._follow_or_drop, lane) for lane in lanes]
+        left = list(lanes)
+        while (lost := self._or_drop(self._once, left[0])) is not None:
+            left.pop(0)
+            if not left:
+                raise lost
+        with ThreadPoolExecutor(len(left)) as pool:
+            works = [pool.submit(self._or_drop, self._follow, lane) for lane in left]
             try:
                 wait(works, return_when=FIRST_EXCEPTION)
             finally:
                 self._stop = True
-        lost = [error for work in works if (error := work.result()) is not None]
-        if len(lost) == len(lanes):
-            raise lost[0]
+        dropped = [error for work in works if (error := work.result()) is not None]
+        if len(dropped) == len(left):
+            raise dropped[0]
 
-    def _follow_or_drop(self, lane: Lane) -> HostUnreachable | None:
-        """Return why the host dropped out, which ends its lane alone."""
+    def _or_drop(self, work: Callable[[Lane], object], lane: Lane) -> HostUnreachable | None:
+        """Do `work`; return why the host dropped out, which ends its lane alone."""
         try:
-            self._follow(lane)
+            work(lane)
         except HostUnreachable as error:
             self._drop(lane)
             self.lanes -= 1

@@ -1,8 +1,9 @@
 """`python tune_stand_in.py MODEL.gguf FOLDER OPTIONS.json`: a study on stand-in servers.
 
 OPTIONS: `behaviour` of the stand-in, `trials`, `patience_s`, `lanes` (hosts that measure at
-once), `metric`; after `lost_after` servers the other hosts are out of reach; `crowded` leaves
-no free memory; with `up` the deployment is only brought up. Prints what `tune --json` prints.
+once), `metric`; `on` names the hosts that measure, without this machine; after `lost_after`
+servers the other hosts are out of reach, one that is `lost` from the start; `crowded` leaves no
+free memory; with `up` the deployment is only brought up. Prints what `tune --json` prints.
 """
 
 from __future__ import annotations
@@ -50,10 +51,13 @@ def main(model: str, folder: str, raw: str) -> None:
         patience_s=asked.get("patience_s", 60.0),
         confirm=lambda _: True,
         elsewhere={
-            f"host{number}": on_another(there, asked.get("lost_after", 10**6))
+            f"host{number}": on_another(
+                there, 0 if asked.get("lost") == f"host{number}" else asked.get("lost_after", 10**6)
+            )
             for number, there in enumerate(rims)
-            if number
+            if (f"host{number}" in asked["on"] if "on" in asked else number)
         },
+        here="on" not in asked,
     )  # fmt: skip
     rim = rims[0]
     wanted = load_deployment(
