@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fleet.diagnose.finding import Finding, Hit
 from fleet.diagnose.finding_table import TABLE
-from fleet.diagnose.interval_option import SETTING, interval_words
+from fleet.diagnose.interval_option import SETTING, can_be_set, interval_words
 from fleet.diagnose.log_rules import RULES
 from fleet.diagnose.read_log.reader import read_log
 from fleet.diagnose.task_rules import TaskTally
@@ -66,9 +66,12 @@ def judge(reading: LogReading, tally: TaskTally) -> Diagnosis:
 
 
 def _finding(code: str, hit: Hit, reading: LogReading) -> Finding:
-    row, fix = TABLE[code], TABLE[code].fix
-    if SETTING in dict(row.settings) and reading.engine is not None:
-        fix += f"; {interval_words(reading.engine, reading.build)}"
+    row, engine, build = TABLE[code], reading.engine, reading.build
+    fix, settings = row.fix, row.settings
+    if SETTING in dict(settings) and engine is not None:
+        fix += f"; {interval_words(engine, build)}"
+        if not can_be_set(engine, build):
+            settings = tuple(pair for pair in settings if pair[0] != SETTING)
     cost_s = _cost(code, hit, reading)
     message = f"{row.message} ({hit.detail})" if hit.detail else row.message
     return Finding(
@@ -77,7 +80,7 @@ def _finding(code: str, hit: Hit, reading: LogReading) -> Finding:
         level=row.level,  # type: ignore[arg-type]
         message=message,
         fix=fix,
-        settings=row.settings,
+        settings=settings,
         reference=row.reference,
         cost_s=round(cost_s, 3) if cost_s is not None else None,
         count=hit.count,

@@ -29,20 +29,25 @@ def interval_option(engine: str, build: BuildFacts | None) -> str | None:
     return names[0] if build is None else next((name for name in names if name in build), None)
 
 
+def can_be_set(engine: str, build: str | None) -> bool:
+    """Whether the build that a log names has the option; an unknown build may."""
+    return interval_option(engine, _facts(engine, build)) is not None
+
+
 def interval_words(engine: str, build: str | None) -> str:
     """Say how the interval is set: for the build that a log names, else for each build."""
-    names = OPTIONS[engine]
-    facts = _facts(build) if engine == "llama.cpp" else None
-    if facts is not None:
-        name = interval_option(engine, facts)
-        said = f"is `{name}`" if name else "cannot be set"
-        return f"the interval {said} in {facts.name}"
-    return "the interval is " + " or ".join(_with_builds(name, engine) for name in names)
+    facts = _facts(engine, build)
+    if facts is None:
+        return "the interval is " + " or ".join(
+            _with_builds(name, engine) for name in OPTIONS[engine]
+        )
+    name = interval_option(engine, facts)
+    return f"the interval {f'is `{name}`' if name else 'cannot be set'} in {facts.name}"
 
 
-def _facts(build: str | None) -> BuildFacts | None:
+def _facts(engine: str, build: str | None) -> BuildFacts | None:
     try:
-        return build_facts("llama.cpp", build) if build else None
+        return build_facts("llama.cpp", build) if build and engine == "llama.cpp" else None
     except UserError:
         return None
 

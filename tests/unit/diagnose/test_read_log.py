@@ -183,6 +183,30 @@ def test_sentences_with_figures_are_told_from_others_of_their_shape() -> None:
     assert codes("exited with code 136\nexited with code 137")[0] == "OOM_HOST"
 
 
+@pytest.mark.parametrize(
+    ("build", "says", "sets"),
+    [
+        ("build_info: b8672-25eec6f32", "is `--checkpoint-every-n-tokens` in b8672", True),
+        ("build_info: b11549-25eec6f32", "is `--checkpoint-min-step` in b11549", True),
+        ("build: 6123 (79c1160b0) with cc", "cannot be set in b6123", False),
+        ("", "`--checkpoint-min-step` (since b9388) or `--checkpoint-every", True),
+    ],
+)
+def test_the_interval_is_named_as_the_build_calls_it(build: str, says: str, sets: bool) -> None:
+    log = """
+slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, sim_best = 0.900 (> 0.100 thold), f_keep = 0.600
+slot launch_slot_: id  0 | task 69 | processing task
+slot update_slots: id  0 | task 69 | new prompt, n_ctx_slot = 8192, n_keep = 0, task.n_tokens = 900
+slot update_slots: id  0 | task 69 | n_past = 800, slot.prompt.tokens.size() = 1300, seq_id = 0, pos_min = 1299, n_swa = 1
+slot update_slots: id  0 | task 69 | forcing full prompt re-processing due to lack of cache data
+"""
+    found = {one.code: one for one in diagnose([(build + log).encode()]).findings}
+
+    interval = found["CHECKPOINT_INTERVAL_GT_PREFIX"]
+    assert says in interval.fix
+    assert ("checkpoint_interval" in dict(interval.settings)) is sets
+
+
 def test_a_slow_epyc_is_told_in_the_order_of_remedies() -> None:
     found = answer(epyc_log())
 
