@@ -13,7 +13,7 @@ from fleet.cli.output import console, print_json, print_table
 from fleet.cli.progress_line import progress_line
 from fleet.deploy.model_files import ensure_model
 from fleet.deploy.model_shelf import models as shelf
-from fleet.deploy.model_shelf import prunable, remove, remove_model
+from fleet.deploy.model_shelf import prunable, removable_model, remove
 from fleet.deploy.rim import Rim
 from fleet.errors import NotAsWanted
 from fleet.profiles.kinds import ModelProfile
@@ -61,9 +61,11 @@ def pull(name: ModelName, profiles: Profiles = None, as_json: Json = False) -> N
 @models.command("rm")
 def rm(name: ModelName, yes: Yes = False, as_json: Json = False) -> None:
     """Remove a model that fleet fetched."""
+    rim = Rim()
+    gone = removable_model(name, rim)
     if not confirmed(f"remove the model {name}?", yes=yes):
         raise NotAsWanted("nothing was removed", where=name, fix="say `--yes` to do it")
-    gone = remove_model(name, Rim())
+    remove(gone, rim)
     if as_json:
         print_json({"removed": [_json(gone)]})
     else:

@@ -55,15 +55,14 @@ def models(rim: Rim) -> tuple[ShelfItem, ...]:
     )  # fmt: skip
 
 
-def remove_model(name: str, rim: Rim) -> ShelfItem:
-    """Remove a fetched model. Raises `UserError` when unknown or used by what is up."""
+def removable_model(name: str, rim: Rim) -> ShelfItem:
+    """Return a fetched model. Raises `UserError` when unknown or used by what is up."""
     found = next((item for item in models(rim) if item.name == name), None)
     if found is None:
         raise UserError("no such model was fetched", where=name, fix="see `fleet models list`")
     if found.used_by:
         fix = f"`fleet down {found.used_by[0]}` first"
         raise UserError(f"{', '.join(found.used_by)} runs on it", where=name, fix=fix)
-    remove(found, rim)
     return found
 
 
