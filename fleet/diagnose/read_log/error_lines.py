@@ -33,7 +33,7 @@ REMOVED = re.compile(
     r"|--spec-ngram-(?:size-[nm]|min-hits)|--verbose-prompt|-mv|--hf-repo-v|--tts-\S+|--clear-idle"
     r"|--defrag-thold|-dt|--no-context-shift-legacy|-gan|-gaw|--grp-attn-[nw]|--system-prompt-file"
     r"|-spf|--log-disable-legacy|--infill)$"
-)  # llama-server.md 1.3: the options that builds of 2023 to 2026 dropped
+)  # the options that builds of 2023 to 2026 dropped
 
 
 class Trouble(NamedTuple):
