@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.diagnose.read_log import slot_lines
-from fleet.diagnose.read_log.prefixes import strip_prefixes
+from fleet.diagnose.read_log.prefixes import source_place
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,7 @@ class SlotLine(NamedTuple):
     begin: int
     handler: slot_lines.Handler
     how: int
-    plain: bool  # no other program names the server in front
+    named: slice  # the server, by another program in front
 
 
 class Known(NamedTuple):
@@ -36,6 +36,24 @@ class Known(NamedTuple):
     read: Reader
     begin: int
     kind: int
+    named: slice
+
+
+class Envelope(NamedTuple):
+    """Where a line of the log stands in one of JSON."""
+
+    begin: int
+    end: int
+
+
+def envelope_of(line: str, message: str, *, escapes: int = 0) -> Envelope | None:
+    """Return where `message` stands in `line`, None where that is not as plain as it looks.
+
+    `escapes` is how many characters behind the message are written with a backslash.
+    """
+    begin = line.find(message)
+    plain = line.isascii() and line.count("\\") == escapes and begin == line.rfind(message)
+    return Envelope(begin, begin + len(message)) if message and plain and begin >= 0 else None
 
 
 def slot_line_of(line: str, at: int) -> SlotLine | None:
@@ -50,7 +68,7 @@ def slot_line_of(line: str, at: int) -> SlotLine | None:
     begin = len(line) - len(line[end + 2 :].lstrip())
     handler = slot_lines.TABLE.get(line[begin : begin + 8], slot_lines.unknown)
     how = _HOW.get(handler, TAKEN) if begin < len(line) else HEADER
-    return SlotLine(start, at, end, begin, handler, how, plain=not source_of(line))
+    return SlotLine(start, at, end, begin, handler, how, source_place(line))
 
 
 _HOW = {
@@ -58,8 +76,3 @@ _HOW = {
     slot_lines.launch: LAUNCH, slot_lines.selected: CHOICE, slot_lines.release: RELEASE,
     slot_lines.prompt_timing: TIMED,
 }  # fmt: skip
-
-
-def source_of(line: str) -> str:
-    """Return the server's name that another program puts in front, else nothing."""
-    return strip_prefixes(line).source

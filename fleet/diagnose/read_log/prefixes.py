@@ -39,8 +39,21 @@ def strip_prefixes(line: str) -> Stripped:
     if found is None:
         return Stripped(line, "", False)  # noqa: FBT003
     stamped = bool(found["level"] or found["bare"])
-    named = found["router"] or found["compose"] or found["unit"] or found["service"] or ""
-    return Stripped(line[found.end() :], named, stamped)
+    return Stripped(line[found.end() :], line[_named(found)], stamped)
+
+
+def source_place(line: str) -> slice:
+    """Return where the server's name stands that another program puts in front."""
+    found = _STACK.match(line)
+    return _named(found) if found else NOWHERE
+
+
+def _named(found: re.Match[str]) -> slice:
+    name = next((name for name in ("router", "compose", "unit", "service") if found[name]), None)
+    return slice(*found.span(name)) if name else NOWHERE
+
+
+NOWHERE = slice(0, 0)
 
 
 _CLOCK = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) [A-Z] ")

@@ -35,14 +35,15 @@ from fleet.diagnose.read_log.known_lines import (
     TIMED,
     TIMING,
     UNKNOWN,
+    Envelope,
     Known,
     SlotLine,
+    envelope_of,
     slot_line_of,
-    source_of,
 )
 from fleet.diagnose.read_log.lines import batch_of, line_batches
 from fleet.diagnose.read_log.log_reading import SHOWN, LogReading, Task
-from fleet.diagnose.read_log.prefixes import clock_seconds, strip_prefixes
+from fleet.diagnose.read_log.prefixes import clock_seconds, source_place, strip_prefixes
 from fleet.diagnose.read_log.structured_lines import Places
 from fleet.diagnose.read_log.task_assembly import TaskAssembly
 
@@ -79,12 +80,12 @@ class LogReader:
         self._clock = 0.0
         self._seen_slots = False
         # lines of one task follow each other: what the last slot line began with
-        self._head, self._key, self._number = "", ("", 0), -1
+        self._head, self._source, self._key, self._number = "", "", ("", 0), -1
         self._task = Task()
         self._line = 0
         self._command = ""  # line with options, the last
         self._shape = b""
-        self._known: dict[bytes, SlotLine | Known | Places | None] = {}  # None: says nothing
+        self._known: dict[bytes, SlotLine | Known | Places | Envelope | None] = {}  # None: silent
         self._troubles: dict[bytes, error_lines.Trouble | None] = {}
 
     def feed(self, batch: Batch) -> None:
@@ -97,9 +98,13 @@ class LogReader:
             self.forget()
         if len(known) > SHAPES:
             self.forget()
-        for line, shape in zip(lines, shapes, strict=True):
+        for whole, whole_shape in zip(lines, shapes, strict=True):
             number += 1
+            line, shape = whole, whole_shape
             what = known.get(shape, NEW)
+            if what.__class__ is Envelope:
+                line, shape = line[what.begin : what.end], shape[what.begin : what.end]
+                what = known.get(shape, NEW)
             if what is None and (not sides or old_lines.are_full(sides)):
                 continue
             self._shape = shape
@@ -108,8 +113,7 @@ class LogReader:
             elif what.__class__ is Known:
                 self._known_line(line, what, number)
             elif what.__class__ is Places:
-                source = source_of(line) if what.start else ""
-                self._bracket(line, what, source, number)
+                self._bracket(line, what, line[what.named], number)
             elif self._new_line(line, number):
                 known[shape] = None
         self._line = self.reading.lines = number
@@ -144,9 +148,9 @@ class LogReader:
 
     def _known_line(self, line: str, known: Known, number: int) -> None:
         """Read a line whose shape was seen before, and not as a slot's."""
-        read, begin, kind = known
+        read, begin, kind, named = known
         if kind == TIMING:
-            self._timing(read, line[begin:], "", line, number)
+            self._timing(read, line[begin:], line[named], line, number)
             return
         self.reading.line = number
         event = read(self.reading, line[begin:])
@@ -159,7 +163,8 @@ class LogReader:
 
     def _remember(self, read: Reader, text: str, line: str, kind: int) -> Known:
         """Let `read` have what stands where `text` does in lines of this shape from now on."""
-        known = self._known[self._shape] = Known(read, len(line) - len(text), kind)
+        known = Known(read, len(line) - len(text), kind, source_place(line))
+        self._known[self._shape] = known
         return known
 
     def finish(self) -> LogReading:
@@ -173,20 +178,20 @@ class LogReader:
 
     def _slot_line(self, line: str, place: SlotLine, number: int) -> None:
         """Read `... id  N | task M | TEXT`."""
-        start, at, end, begin, handler, how, plain = place
+        start, at, end, begin, handler, how, named = place
         if how == OF_SLOT:
             handler(self.reading, self._task, line[begin:])
             slots = int(line[start + 4 : at]) + 1
             self.reading.n_slots = max(self.reading.n_slots or 0, slots)
             return
-        head = line[start:end]
-        if plain and head == self._head:
+        head, source = line[start:end], line[named]
+        if head == self._head and source == self._source:
             task = self._task
         else:
             self._number = int(line[at + 8 : end])
-            self._key = ("" if plain else source_of(line), int(line[start + 4 : at]))
+            self._key = (source, int(line[start + 4 : at]))
             task = self._task = self.assembly.of(self._key, self._number, number, line)
-            self._head = head if plain else ""
+            self._head, self._source = head, source
         if how == TAKEN:
             event = handler(self.reading, task, line[begin:])
             if event is not None:
@@ -278,6 +283,9 @@ class LogReader:
             self.reading.marks.add("stamps")
         if len(text) < len(line) and (handler := slot_lines.UNSTAMPED.get(text[:8])):
             self.reading.marks.add("timing")
+            if handler is slot_lines.nothing:
+                return True
+            self._remember(handler, text, line, TIMING)
             self._timing(handler, text, source, line, number)
             return False
         if text.startswith("{") and self._json(text, source, line, number):
@@ -327,8 +335,7 @@ class LogReader:
         bare = text.partition(":")[2].lstrip()
         handler = slot_lines.TABLE.get(bare[:8])
         if handler is not None:
-            if not source:
-                self._remember(handler, bare, line, TIMING)
+            self._remember(handler, bare, line, TIMING)
             self._timing(handler, bare, source, line, number)
 
     def _srv(self, text: str, line: str, number: int) -> bool:
@@ -357,7 +364,11 @@ class LogReader:
             self._structured(message, found, source, line, number)
         else:
             self.reading.marks.add("jsonl")
-            self.feed_inner(message.rstrip("\n"), number)
+            inner = message.rstrip("\n")
+            escapes = len(message) - len(inner)
+            if (envelope := envelope_of(line, inner, escapes=escapes)) is not None:
+                self._known[self._shape] = envelope
+            self.feed_inner(inner, number)
         return True
 
     def feed_inner(self, message: str, number: int) -> None:

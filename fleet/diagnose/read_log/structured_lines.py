@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet.diagnose.read_log import slot_lines
 from fleet.diagnose.read_log.log_reading import SHOWN
+from fleet.diagnose.read_log.prefixes import source_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,12 +34,9 @@ LIMIT = 256 * 1024
 
 
 class Places(NamedTuple):
-    """Where text and values of interest lie in a line `INFO [ f] text | k=v k=v`.
+    """Where text and values of interest lie in a line `INFO [ f] text | k=v k=v`."""
 
-    `start` is where its own words start, behind what others put in front.
-    """
-
-    start: int
+    named: slice  # the server, by another program in front
     begin: int
     end: int
     values: tuple[tuple[str, int, int], ...]
@@ -64,7 +62,7 @@ def bracket_places(line: str, begin: int) -> Places | None:
         for found in _PAIR.finditer(line, stop, LIMIT)
         if found[1] in WANTED
     )
-    return Places(begin, end + 2, stop, tuple(pairs))
+    return Places(source_place(line), end + 2, stop, tuple(pairs))
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever the log says

@@ -11,7 +11,7 @@ import sys
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -35,6 +35,9 @@ from fleet.diagnose.read_log.reader import LogReader
 from fleet.diagnose.task_rules import TaskTally
 from fleet.errors import UserError
 from fleet.profiles.settings_table import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.pure
 
@@ -62,6 +65,31 @@ def test_what_another_program_puts_in_front_changes_nothing(prefix: str) -> None
             continue
         bare = answer(variant.log)
         found = answer("\n".join(prefix + line for line in variant.log.splitlines()))
+
+        assert {one["code"] for one in found["findings"]} == {
+            one["code"] for one in bare["findings"]
+        }, variant.name
+        for word in bare.keys() - NOT_COMPARED:
+            assert found[word] == bare[word], (variant.name, word)
+
+
+@pytest.mark.parametrize(
+    "envelope",
+    [
+        lambda line: {"type": "log", "time": 1.25, "level": "I", "msg": line},
+        lambda line: {"log": line + "\n", "stream": "stderr", "time": "2026-01-02T03:04:05Z"},
+    ],
+    ids=["log-jsonl", "docker"],
+)
+def test_a_line_in_json_says_what_it_says_alone(
+    envelope: Callable[[str], dict[str, object]],
+) -> None:
+    for variant in VARIANTS:
+        if "{" in variant.log or "vllm" in variant.name.lower():
+            continue
+        lines = variant.log.splitlines() * 2
+        bare = answer("\n".join(lines))
+        found = answer("\n".join(json.dumps(envelope(line)) for line in lines))
 
         assert {one["code"] for one in found["findings"]} == {
             one["code"] for one in bare["findings"]
