@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from fleet import __version__
@@ -79,7 +80,8 @@ def _read(path: Path) -> str:
 def read_summary(folder: ResultsFolder) -> Summary:
     """Return the summary of a conversation folder, finished or not. Raises `UserError`."""
     run = folder.read_run() or {}
-    return summarise(folder.turns(), conditions=[c["name"] for c in run.get("conditions", ())])
+    found = summarise(folder.turns(), conditions=[c["name"] for c in run.get("conditions", ())])
+    return replace(found, notes=(*found.notes, *run.get("imported", ())))
 
 
 def run_record(asked: Asked, *, machine: HostFacts, at: str) -> dict[str, Any]:

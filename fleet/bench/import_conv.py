@@ -250,8 +250,8 @@ def _caveats(rows: Sequence[Mapping[str, str]], runs: Sequence[_Run]) -> list[st
     if waited:
         told.append(
             f"Over {_WAITED:.0%} of the wall time of {len(waited)} runs is neither prefill nor "
-            f"decode ({', '.join(waited)}): somebody else used the server. Compare their prefill "
-            "and decode, not their wall time."
+            f"decode ({', '.join(waited)}): somebody else used the server, or requests "
+            "were sent again. Compare their prefill and decode, not their wall time."
         )
     return told
 

@@ -295,7 +295,6 @@ def _method(found: ConversationRun) -> tuple[Block, ...]:
                 timing,
                 "Cold marks the first request of a fresh server. Cold turns are counted.",
                 _INTERVALS,
-                *found.run.get("imported", ()),
             )
         ),
     )
