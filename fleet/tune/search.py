@@ -331,13 +331,16 @@ class Search:
         return ratio.log_ratio - SURE * ratio.deviation > self.margin
 
     def _gap(self, cell: Cell) -> Ratio:
-        """Log ratio of `cell` to the default by all runs."""
+        """Log ratio of `cell` to the default by all runs, as the middle particle has it.
+
+        One that took a large gain for an outlier would pull the mean far down.
+        """
         belief = self.model.believe(np.array([cell, self.space.default], dtype=np.int64))
         gap = belief.mean[:, 0] - belief.mean[:, 1]
         cov = belief.covariance
         variance = cov[:, 0, 0] + cov[:, 1, 1] - 2 * cov[:, 0, 1]
         deviation = math.sqrt(max(float(variance.mean() + gap.var()), 1e-12))
-        return Ratio(log_ratio=float(gap.mean()), deviation=deviation)
+        return Ratio(log_ratio=float(np.median(gap)), deviation=deviation)
 
     def _pairs(self, cell: Cell) -> int:
         return sum(
