@@ -93,7 +93,8 @@ def memory_of(
         ubatch=int(settings.get("ubatch_size") or 512),
         slots=int(settings.get("parallel") or 1),
         unified=settings.get("kv_unified") is True,
-        full_window=settings.get("swa_full") is True,
+        # ik_llama.cpp keeps whole windows unless told not to
+        full_window=settings.get("swa_full", engine == "ik_llama.cpp") is True,
         spacing=int(interval or (256 if spaced and early else 8192)),
         checkpoints=settings.get("swa_checkpoints") != 0
         and (engine != "llama.cpp" or not build or "--swa-checkpoints" in build),

@@ -203,6 +203,14 @@ def test_the_remedy_is_the_cheapest_that_the_build_can_do() -> None:
     )  # fmt: skip
 
 
+def test_ik_keeps_whole_windows_unless_told_not_to() -> None:
+    ik = build_facts("ik_llama.cpp")
+
+    assert memory_of({}, None, ik).full_window
+    assert not memory_of({"swa_full": False}, None, ik).full_window
+    assert not memory_of({}, None, build_facts("llama.cpp", "b11549")).full_window
+
+
 def test_vllm_reuses_multiples_of_its_interval() -> None:
     memory = Memory(engine="vllm", window=512, interval=1024)
 
