@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 DRIVER = Path(__file__).parents[1] / "support/tune_stand_in.py"
 KILLS = int(os.environ.get("FLEET_TUNE_KILLS", "4"))  # the benchmarks do twenty
+BAR = float(os.environ.get("FLEET_TUNE_BAR", "1"))  # the benchmarks, on a calm machine: 0.65
 TRIALS = 6 * KILLS + 6  # more than are run before the last kill
 
 
@@ -96,6 +97,34 @@ def test_what_hangs_dies_or_lies_is_recorded_with_its_cause(
     assert len(causes) >= 3
 
 
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """Give a control group with a memory limit that the kernel enforces."""
+    old, new = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    root, limit = (old, "memory.limit_in_bytes") if old.exists() else (new, "memory.max")
+    made = root / f"fleet-test-{os.getpid()}"
+    try:
+        made.mkdir()
+        (made / limit).write_text(str(128 << 20))
+    except OSError as error:
+        pytest.skip(f"no control group with a memory limit can be made here: {error}")
+    yield made
+    made.rmdir()
+
+
+def test_what_is_killed_for_its_memory_is_recorded(
+    tiny_models: Mapping[str, Path], home: Path, cgroup: Path
+) -> None:
+    behaviour = {"trouble": {"ubatch_size=2048": "eat"}, "cgroup": str(cgroup)}
+
+    found = study(tiny_models["llama"], home, behaviour=behaviour, trials=16)
+
+    assert found["best"]["settings"]["ubatch_size"] == 1024
+    failed = [trial for trial in trials(home) if trial["failed"]]
+    assert failed
+    assert all(trial["settings"]["ubatch_size"] == 2048 for trial in failed), failed
+
+
 def test_a_killed_study_loses_at_most_the_running_trial(
     tiny_models: Mapping[str, Path], home: Path
 ) -> None:
@@ -134,7 +163,9 @@ def test_two_hosts_share_a_study_and_take_less_time(
     lanes_used = {trial["lane"].split("/")[0] for trial in trials(home)[-14:]}
 
     assert lanes_used == {"local", "host1"}
-    assert took[2] < took[1], took  # how much, tests/benchmarks/tune_hosts.py says
+    ratio = took[2] / took[1]
+    print(f"\ntwo hosts took {ratio:.2f} of one's time with a stand-in engine")
+    assert ratio < BAR
 
 
 def seconds_of_newest_study(home: Path) -> float:

@@ -3,7 +3,8 @@
 `python stand_in_engine.py ORDER.json`: the order holds the launch's settings and port, and
 `behaviour`: `sleep_s` for each request, and for settings given as `name=value` one of `hang`
 (never answers), `die` (ends while it loads, its log says that memory is out), `garbage`
-(text that is no JSON), `wrong` (other tokens than all others), `deaf` (never healthy).
+(text that is no JSON), `wrong` (other tokens than all others), `deaf` (never healthy), `eat`
+(takes memory until it is killed). `cgroup` is a control group's folder to be in.
 """
 
 from __future__ import annotations
@@ -99,6 +100,8 @@ def serve(order: Mapping[str, Any]) -> None:
     settings, behaviour = order["settings"], order["behaviour"]
     kinds = {f"{name}={value}" for name, value in settings.items()}
     trouble = {kind for setting, kind in behaviour.get("trouble", {}).items() if setting in kinds}
+    if "cgroup" in behaviour:
+        Path(behaviour["cgroup"], "cgroup.procs").write_text(str(os.getpid()))
     if "die" in trouble:
         sys.stderr.write("E alloc: failed to allocate buffer of size 1099511627776\n")
         sys.exit(1)
@@ -132,6 +135,9 @@ class Answers(BaseHTTPRequestHandler):
         if measured and "garbage" in self.trouble:
             self._write(b"<html>", 200)
             return
+        eaten: list[bytes] = []
+        while measured and "eat" in self.trouble:
+            eaten.append(os.urandom(16 << 20))
         if measured:
             time.sleep(self.sleep_s)
         self._say(self._answer(body))
