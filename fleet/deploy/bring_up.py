@@ -176,6 +176,8 @@ def start_generation(
     with locked(name, rim, progress):
         record = read_record(rim.folders, name)
         origin = record.origin if record else None
+        if record is not None:
+            write_record(rim.folders, record)  # a full disk says so before anything is stopped
         return work.replace_all(
             made, work.mine(name), bound_s=load_bound(0, None),
             finish=lambda: work.record(name, made.number, origin=origin),

@@ -103,8 +103,10 @@ class LocalWork:
         for server in self.mine(name):
             self.stop(server)
         served = {each.generation for each in old if each.state == "running"}
+        if isinstance(error, FleetError):
+            served -= {made.number}  # a restart: it failed just now
         for each in read_generations(self.rim.folders, name):
-            if each.number in served and each.number != made.number:
+            if each.number in served:
                 self.progress(f"putting generation {each.number} back")
                 before = replace(
                     self, runtime=each.runtime, host=local_host(each.runtime, self.rim)

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from fleet.errors import LockHeld, OutsideError
@@ -77,7 +77,8 @@ def _taken(lock: int) -> bool:
 
 def _write_owner(path: Path) -> None:
     command = " ".join(["fleet", *sys.argv[1:3]])
-    _owner_file(path).write_text(json.dumps({"pid": os.getpid(), "command": command}))
+    with suppress(OSError):  # a full disk: who needs it says so, the lock holds without
+        _owner_file(path).write_text(json.dumps({"pid": os.getpid(), "command": command}))
 
 
 def _owner_file(path: Path) -> Path:

@@ -12,7 +12,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from fleet.effects.files import append_line, read_text
+from fleet.effects.files import append_line
 from fleet.tune.run_study import Outcome
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class TrialLog:
     def newest(self) -> LoggedStudy | None:
         """Return the newest study, None without one."""
         try:
-            lines = read_text(self.path).splitlines()
+            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
         except FileNotFoundError:
             return None
         return newest_study(lines)
