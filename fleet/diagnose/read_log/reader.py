@@ -132,10 +132,12 @@ class LogReader:
                 return self._other(line, number)
             if not self._seen_slots:
                 self._first_slot_line(line)
+            if place.how == SILENT and line[at + 8] == "-":
+                return True  # it begins no task either
             if place.how != UNKNOWN:
                 self._known[self._shape] = place
             self._slot_line(line, place, number)
-            return place.how == SILENT and self._number < 0  # begins no task either
+            return False
         bare = line.lstrip()
         if (handler := slot_lines.UNSTAMPED.get(bare[:8])) is not None:
             self.reading.marks.add("timing")

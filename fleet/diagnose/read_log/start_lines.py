@@ -136,7 +136,7 @@ def context(reading: LogReading, text: str) -> str | None:  # noqa: PLR0911 - on
         return None
     if text.startswith("constructing"):
         reading.kvs.append(Kv())
-        return None
+        return "context"
     if found := _FLASH.search(text):
         return _flash(reading, found[1].lower())
     if "splits" in text:

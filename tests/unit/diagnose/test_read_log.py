@@ -128,9 +128,14 @@ def test_what_is_remembered_of_a_shape_changes_nothing() -> None:
     def other_figures(text: str) -> str:
         return re.sub("[1-9]", lambda _: str(draw.randrange(1, 10)), text)
 
-    for number in range(40):
-        some = draw.sample(VARIANTS, 3)
-        text = "\n".join(one.log + other_figures(one.log) for one in some)
+    for number in range(60):
+        some = draw.sample(VARIANTS, 4)
+        fronts = (draw.choice(("", *PREFIXES)) for _ in some)
+        text = "\n".join(
+            front + line
+            for front, one in zip(fronts, some, strict=True)
+            for line in (one.log + "\n" + other_figures(one.log)).split("\n")
+        )
         remembering, forgetting = (LogReader(TaskTally().add) for _ in range(2))
         remembering.feed(batch_of(text.encode()))
         for line in text.split("\n"):
