@@ -157,11 +157,12 @@ def _number(reading: LogReading, name: str, value: int) -> str | None:
     return "context"
 
 
-def _flash(reading: LogReading, word: str) -> str | None:
+def _flash(reading: LogReading, word: str) -> str:
     state = {**ON, **OFF}.get(word)
-    if state is not None:
-        reading.flash_attn = state
-    return {True: "fa-on", False: "fa-off"}.get(state) if state is not None else None
+    if state is None:
+        return "context"
+    reading.flash_attn = state
+    return "fa-on" if state else "fa-off"
 
 
 def splits(reading: LogReading, text: str) -> str | None:
