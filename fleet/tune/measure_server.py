@@ -9,8 +9,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, Self
 
+from fleet.deploy.await_ready import check_alive
 from fleet.deploy.trial_server import trial_server
-from fleet.errors import DoesNotFit, FleetError, HostUnreachable, OutsideError, UserError
+from fleet.errors import (
+    DoesNotFit,
+    EngineFailed,
+    FleetError,
+    HostUnreachable,
+    OutsideError,
+    UserError,
+)
 from fleet.observe.server_client import timings
 from fleet.tune.captured_requests import GENERATED, CapturedWorkload
 from fleet.tune.request_plan import (
@@ -42,6 +50,7 @@ SLOWER_BY = 8.0  # a run that takes so many times the last one's is given up
 FEW, HALF = 2, 0.5  # so many requests all slower than half: more would not make it a winner
 LIKELY = 10  # the first token of the default must be among so many of a candidate
 DEFAULT_RUN_S = 4.0
+DYING_S = 0.2  # a killed process closes its connections before it is seen to be gone
 LATEST = 0.03  # of the budget beyond its end, when a run is given up: ending it takes time too
 
 _VALUES: Mapping[Metric, str] = {
@@ -157,10 +166,11 @@ class ServerMeasure:
             self._running = None  # its server is out of reach too
             raise
         except (UserError, DoesNotFit, OutsideError) as error:
+            cause = _cause(self._death() or error)
             self._close()
             if self.until_s is not None and self.rim.clock.monotonic() > self._last_s():
                 raise OutOfTime from None
-            return Outcome(value=None, failed=_cause(error), seconds=self._since(began))
+            return Outcome(value=None, failed=cause, seconds=self._since(began))
         seconds = self._since(began)
         guards = {name: figures[name] for name in GUARDS[self.metric]}
         return Outcome(
@@ -194,6 +204,18 @@ class ServerMeasure:
         if self.captured is None or self.sticks.found is None:
             return False
         return self._turn >= self.captured.runs(self.sticks.found.shape.count)
+
+    def _death(self) -> EngineFailed | None:
+        """Return what the running server died of, None when it lives or never ran."""
+        if self._running is None:
+            return None
+        server = self._running[1]
+        self.rim.clock.sleep(DYING_S)
+        try:
+            check_alive(server.launch, server.server, server.host)
+        except EngineFailed as found:
+            return found
+        return None
 
     def _close(self) -> None:
         self._running = None
@@ -237,8 +259,7 @@ class ServerMeasure:
         began = self.rim.clock.monotonic()
         answers = self._ask_all(server, planned, shape.users)
         wall_s = self._since(began)
-        if not server.alive():
-            raise OutsideError("the engine died while it was measured")
+        check_alive(server.launch, server.server, server.host)
         self._bound_s = max(self.patience_s, SLOWER_BY * wall_s)
         if not self.sticks.found.usual_ms:
             usual = sum(each.wall_ms for each in answers) / len(answers)

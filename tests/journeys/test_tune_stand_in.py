@@ -123,6 +123,7 @@ def test_what_is_killed_for_its_memory_is_recorded(
     failed = [trial for trial in trials(home) if trial["failed"]]
     assert failed
     assert all(trial["settings"]["ubatch_size"] == 2048 for trial in failed), failed
+    assert all("engine-failed: [" in trial["failed"] for trial in failed), failed  # of what it died
 
 
 def test_a_killed_study_loses_at_most_the_running_trial(
