@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from fleet.tune.study_summary import StudySummary, TradeOff
     from fleet.tune.tune_deployment import Tuned
 
+_MORE = ("quality", "accepted", "watts")  # figures of a trial that are shown where there are any
 _PAGES = ("fleet.report.study_page", "fleet.report.write_report")
 app = typer.Typer(cls=DefaultCommand, help="Measure and keep the best settings")
 
@@ -188,10 +189,12 @@ def report(
 
 
 def _print_report(summary: StudySummary, name: str) -> None:
+    more = [name for name in _MORE if any(name in t.outcome.figures for t in summary.trials)]
     print_table(
-        ("trial>", "for", f"{summary.metric}>", "settings"),
+        ("trial>", "for", f"{summary.metric}>", *(f"{name}>" for name in more), "settings"),
         [
             (trial.number, trial.purpose, _found(summary, trial),
+             *(_figure(trial, name) for name in more),
              _words(_differing(trial.settings, summary.default)) or "as it is")
             for trial in summary.trials
         ],
@@ -246,6 +249,11 @@ def _found(summary: StudySummary, trial: Trial) -> str:
     if trial.outcome.value is None:
         return trial.outcome.failed or "failed"
     return f"{shown(summary.metric, trial.outcome.value):.1f}"
+
+
+def _figure(trial: Trial, name: str) -> str:
+    value = trial.outcome.figures.get(name)
+    return "" if value is None else f"{value:.4g}"
 
 
 def _differing(settings: Settings, default: Settings) -> Settings:
