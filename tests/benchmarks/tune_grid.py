@@ -82,7 +82,7 @@ def compare(metric: Metric) -> bool:
             began = time.monotonic()
             values = whole_grid(space, machine)
             took_s = time.monotonic() - began
-        print(f"{metric}: {len(space.allowed)} configurations in {took_s:.0f} s", flush=True)
+        print(f"{metric}: {len(values)} configurations in {took_s:.0f} s", flush=True)
         tuned = tune(metric, took_s / 4)
         with measure(wanted, metric) as machine:
             leader = best_leader(values, space, machine)

@@ -147,3 +147,20 @@ def test_term_ends_the_trial_server_and_the_same_command_goes_on(home: Path) -> 
 def trials(log: Path) -> list[object]:
     events = [json.loads(line) for line in log.read_text().splitlines()]
     return [event["trial"] for event in events if "trial" in event]
+
+
+def test_a_draft_model_is_tried_against_none_and_n_grams(
+    slow: Path, tiny_models: Mapping[str, Path], home: Path
+) -> None:
+    content = yaml.safe_load(slow.read_text())
+    drafts = {"draft_model": str(tiny_models["draft"]), "batch_size": 256, "ubatch_size": 64}
+    write(slow, **{**content, "settings": {**content["settings"], **drafts}})
+
+    ran = fleet("tune", "slow", "--metric", "tg", "--trials", "6", "--json")
+
+    assert ran.code == 0, ran.err
+    events = (home / "state/fleet/tune/slow/tg.jsonl").read_text().splitlines()
+    ours = [event["trial"] for event in map(json.loads, events) if "trial" in event]
+    assert all(trial["failed"] is None for trial in ours)
+    assert all("accepted" in t["figures"] for t in ours if "draft" in t["settings"]["speculation"])
+    assert len({trial["settings"]["speculation"].split()[0] for trial in ours}) > 1
