@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fleet.bench.turn import Turn, parse_turns
-from fleet.effects.files import append_line, read_text, write_atomically
+from fleet.effects.files import append_line, write_atomically
 from fleet.effects.lock import held
 from fleet.errors import UserError
 
@@ -51,7 +52,7 @@ class ResultsFolder:
             return None
         fix = "name another folder with `--out`, or the results folder of a bench"
         try:
-            run = json.loads(read_text(file))
+            run = json.loads(_text_of(file))
         except ValueError:
             raise UserError("not JSON", where=str(file), fix=fix) from None
         if not isinstance(run, dict) or run.get("suite") not in SUITES:
@@ -99,7 +100,7 @@ class ResultsFolder:
     def answer(self, digest: str) -> str:
         """Return the text of an answer. Raises `UserError` when it is gone."""
         try:
-            return read_text(self._answer_file(digest))
+            return _text_of(self._answer_file(digest))
         except FileNotFoundError:
             raise UserError(
                 "an answer that the turns name is missing",
@@ -110,8 +111,7 @@ class ResultsFolder:
     def references(self) -> dict[tuple[str, str, int], str]:
         """Return (deployment, conversation, turn) -> SHA-256 of the recorded answer."""
         found: dict[tuple[str, str, int], str] = {}
-        for line in self._text("references.jsonl").split("\n")[:-1]:
-            known = json.loads(line)
+        for known in self.lines("references.jsonl"):
             key = (known["deployment"], known["conversation"], known["turn"])
             found.setdefault(key, known["answer_sha256"])
         return found
@@ -129,7 +129,7 @@ class ResultsFolder:
     def server(self, condition: str) -> dict[str, Any] | None:
         """Return the recorded launch of a condition, None before its first start."""
         file = self.path / "servers" / f"{server_file(condition)}.json"
-        return json.loads(read_text(file)) if file.exists() else None
+        return _object(_text_of(file), str(file)) if file.exists() else None
 
     def write_server(self, condition: str, record: dict[str, Any]) -> None:
         """Record the launch of a condition."""
@@ -146,9 +146,9 @@ class ResultsFolder:
 
     def samples(self) -> tuple[dict[str, Any], ...]:
         """Return the samples; a turn that was done again has its last one only."""
-        lines = self._text("servers/samples.jsonl").split("\n")[:-1]
         keys = ("conversation", "condition", "repeat", "turn")
-        by_turn = {tuple(sample[key] for key in keys): sample for sample in map(json.loads, lines)}
+        lines = self.lines("servers/samples.jsonl")
+        by_turn = {tuple(sample.get(key) for key in keys): sample for sample in lines}
         return tuple(by_turn.values())
 
     def add_line(self, name: str, content: dict[str, Any]) -> None:
@@ -156,22 +156,18 @@ class ResultsFolder:
         append_line(self.path / name, json.dumps(content))
 
     def lines(self, name: str) -> tuple[dict[str, Any], ...]:
-        """Return the whole lines of `name`. Raises `UserError` for one that is not JSON."""
-        found = []
-        for number, line in enumerate(self._text(name).split("\n")[:-1], 1):
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                where = f"{self.path / name}:{number}"
-                raise UserError("this line is not JSON", where=where) from None
-        return tuple(found)
+        """Return the whole lines of `name`. Raises `UserError` for one that is no object."""
+        return tuple(
+            _object(line, f"{self.path / name}:{number}")
+            for number, line in enumerate(self._text(name).split("\n")[:-1], 1)
+        )
 
     def _answer_file(self, digest: str) -> Path:
         return self.path / "answers" / f"{digest}.txt"
 
     def _text(self, name: str) -> str:
         try:
-            return read_text(self.path / name)
+            return _text_of(self.path / name)
         except FileNotFoundError:
             return ""
 
@@ -192,3 +188,17 @@ LINE_FILES = (
 def server_file(condition: str) -> str:
     """Return the file name (without `.json`) of a condition, `DEPLOYMENT:C0` too."""
     return condition.replace(":", "--").replace("/", "_")
+
+
+def _text_of(file: Path) -> str:
+    """Return the text; bytes that are none are left for the reader to find, by their line."""
+    return file.read_text(encoding="utf-8", errors="replace")
+
+
+def _object(text: str, where: str) -> dict[str, Any]:
+    with suppress(ValueError):
+        found = json.loads(text)
+        if isinstance(found, dict):
+            return found
+    fix = "the folder is damaged; start a new one with `--out`"
+    raise UserError("this is no JSON object", where=where, fix=fix)

@@ -265,6 +265,8 @@ def _print(
 
 
 def _plot(question: MemoryQuestion, host: HostFacts, file: Path) -> None:
+    if file.suffix not in {".svg", ".png"}:
+        raise UserError("is no plot", where=f"--plot {file}", fix="end its name in .svg or .png")
     try:
         from fleet.report.memory_plot import memory_plot  # noqa: PLC0415 - an optional extra
     except ImportError as error:

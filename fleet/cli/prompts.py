@@ -49,6 +49,7 @@ FixOut = Annotated[
 ]
 
 app = typer.Typer()
+_HEAD = 4096  # bytes that tell a binary file from text
 prompts = typer.Typer(no_args_is_help=True, help="Find what breaks a shared prefix; prime it")
 app.add_typer(prompts, name="prompts")
 
@@ -64,7 +65,8 @@ def analyze_(
         typer.Option("--model", metavar="GGUF", help="The model that reads them, without --on"),
     ] = None,
     pp_tps: Annotated[
-        float | None, typer.Option("--pp", help="Prompt tokens a second, for the gain in seconds")
+        float | None,
+        typer.Option("--pp", min=0.001, help="Prompt tokens a second, for the gain in seconds"),
     ] = None,
     show_text: Annotated[bool, typer.Option("--show-text", help="Show prompt text")] = False,
     fix_out: FixOut = None,
@@ -175,7 +177,13 @@ def _requests(source: str) -> tuple[Request, ...]:
 
 
 def _file(path: Path) -> tuple[Request, ...]:
-    return parse_requests(path.read_bytes().decode(errors="replace"), str(path))
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+        if b"\0" in head:
+            fix = "name captured requests as JSON lines, or a prompt as text"
+            raise UserError("this is a binary file", where=str(path), fix=fix)
+        text = (head + file.read()).decode(errors="replace")
+    return parse_requests(text, str(path))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

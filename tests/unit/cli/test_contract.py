@@ -175,6 +175,15 @@ def test_prompts(fleet: Fleet) -> None:
     assert all(it.keys() >= {"change", "reusable_tokens_after"} for it in answer["advice"])
 
 
+def test_a_binary_file_holds_no_requests(fleet: Fleet) -> None:
+    Path("model.gguf").write_bytes(b"GGUF\x03\0\0\0")
+
+    code, answer = fleet("prompts", "analyze", "model.gguf")
+
+    assert code == 3
+    assert answer["error"]["where"] == "model.gguf"
+
+
 def test_a_program_that_measures_nothing(fleet: Fleet) -> None:
     space = {"parameters": [{"name": "a", "kind": "choice", "values": [1, 2]}], "default": {"a": 1}}
     Path("s.json").write_text(json.dumps(space))

@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fleet.cli.fit import app
-from fleet.errors import FleetError
+from fleet.errors import FleetError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,6 +148,15 @@ def test_a_plot_is_written(tmp_path: Path) -> None:
     CliRunner().invoke(app, ["qwen3-8b", "--on", "gpu-8gb", "--ctx", "8192", "--plot", str(file)])
 
     assert "edge of memory" in file.read_text()
+
+
+def test_a_plot_of_another_kind_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "memory.pdf"
+
+    result = CliRunner().invoke(app, ["qwen3-8b", "--on", "gpu-8gb", "--plot", str(file)])
+
+    assert isinstance(result.exception, UserError)
+    assert not file.exists()
 
 
 @pytest.mark.parametrize(
