@@ -46,6 +46,12 @@ def check_deployment(name: str, rim: Rim, *, prepared: Prepared | None) -> tuple
     return tuple(found)
 
 
+_HEALTH_FIX = {
+    "unhealthy": "keep its log (`fleet logs {0}`), then `fleet restart {0}`",
+    "loading": "wait: the weights are read from disk",
+}
+
+
 def _server_checks(
     seen: Seen, launch: LaunchConfig, rim: Rim, prepared: Prepared | None
 ) -> Iterator[Check]:
@@ -54,7 +60,7 @@ def _server_checks(
         return
     yield Check(
         name=f"{_who(launch)}: health", ok=seen.health == "ready", message=seen.health,
-        fix=f"see `fleet logs {launch.deployment}`",
+        fix=_HEALTH_FIX.get(seen.health, "see `fleet logs {0}`").format(launch.deployment),
     )  # fmt: skip
     if seen.health != "ready" or launch.role != "server":
         return
