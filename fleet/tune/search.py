@@ -47,6 +47,7 @@ NEW_VALUE = 0.25  # standard deviation, in log value, of what a name not yet tri
 POOL = 1500  # cells looked at for each proposal
 WORTH = 0.01  # smallest gain, in log value, worth another setting
 SURE = 2.4  # deviations by which a gain must exceed it: one-sided 99%
+LUCK = 0.1  # deviations by which what was accepted is taken to be lucky
 LEAST_PAIRS = 4  # with nothing left to explore, a gain known to `WORTH` is measured so often
 MOST_PAIRS = 40
 MOST_RUNS = 600  # beliefs cost the cube of the runs
@@ -193,6 +194,9 @@ class Search:
         if candidate is None or candidate == default:
             return Verdict(cell=default, gain=0.0, accepted=False, why="nothing beat the default")
         believed = self._gap(candidate)
+        if proven:
+            less = believed.log_ratio - LUCK * believed.deviation
+            believed = replace(believed, log_ratio=less)
         verdict = Verdict(
             cell=candidate if proven else default,
             gain=math.expm1(believed.log_ratio) if proven else 0.0,
