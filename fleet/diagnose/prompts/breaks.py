@@ -174,9 +174,10 @@ def _other(
     """Tell data of one user before shared data from a request's own last words."""
     rest = ["\n".join([part[number][1][at:], *(t for _, t in part[number + 1 :])])
             for part in (left, right)]  # fmt: skip
-    match = SequenceMatcher(None, rest[0][:20000], rest[1][:20000], autojunk=False)
-    longest = match.find_longest_match()
-    if longest.size >= SHARED_LATER:
+    # by words: letters take minutes
+    mine, theirs = (text[:20000].split() for text in rest)
+    longest = SequenceMatcher(None, mine, theirs, autojunk=False).find_longest_match()
+    if len(" ".join(mine[longest.a : longest.a + longest.size])) >= SHARED_LATER:
         return "per-user data before shared data"
     if last or all("(user)" in name for name, _ in right[number:]):
         return "the request itself"
