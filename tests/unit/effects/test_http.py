@@ -3,7 +3,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -28,6 +28,7 @@ def answering(*pieces: bytes | threading.Event, pause_s: float = 0.0) -> Iterato
         def serve() -> None:
             asked, _ = listening.accept()
             with asked:
+                asked.settimeout(PATIENCE_S)
                 asked.recv(65536)
                 for piece in pieces:
                     if isinstance(piece, threading.Event):
@@ -35,6 +36,11 @@ def answering(*pieces: bytes | threading.Event, pause_s: float = 0.0) -> Iterato
                         continue
                     asked.sendall(piece)
                     time.sleep(pause_s)
+                # closing with a part of the request unread would reset the connection
+                with suppress(OSError):
+                    asked.shutdown(socket.SHUT_WR)
+                    while asked.recv(65536):
+                        pass
 
         serving = threading.Thread(target=serve)
         serving.start()
