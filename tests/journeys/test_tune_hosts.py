@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -52,17 +50,3 @@ def test_a_host_that_the_deployment_does_not_name_is_an_error(town: Town) -> Non
 
     assert code == 3
     assert "h9" in told["error"]["message"]
-
-
-@pytest.mark.skipif("FLEET_TUNE_BAR" not in os.environ, reason="tests/benchmarks/run tune_hosts")
-def test_how_much_time_the_second_host_saves(town: Town) -> None:
-    assert town.fleet("up", NAME)[0] == 0  # the model gets there
-    took = {}
-    for hosts in ("h1", "h1,h2"):
-        began = time.monotonic()
-        words = ("--metric", "pp", "--trials", "16", "--hosts", hosts, "--fresh")
-        code, told = town.fleet("tune", NAME, *words, "--set", "threads_batch=1")
-        took[hosts] = time.monotonic() - began
-        assert (code, told.get("trials")) == (0, 16), told
-
-    print(f"\ntwo hosts took {took['h1,h2'] / took['h1']:.2f} of one's time with the real engine")
