@@ -7,12 +7,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from fleet.cli.load import load_library
+from fleet.deploy.await_ready import FIRST_TOKENS
 from fleet.deploy.look import client_of, last_server
 from fleet.deploy.model_files import find_model
 from fleet.deploy.rim import Rim
 from fleet.diagnose.bandwidth_wall import bandwidth_wall
 from fleet.diagnose.diagnosis import judge
 from fleet.diagnose.live import LiveScrape, add_live, read_metrics_page
+from fleet.diagnose.own_requests import own_requests
 from fleet.diagnose.read_log.reader import read_log
 from fleet.diagnose.task_rules import TaskTally
 from fleet.errors import FleetError, OutsideError, UserError
@@ -49,16 +51,27 @@ def diagnose_running(name: str, window: str) -> Diagnosis:
         rim.clock.sleep(seconds)
         second = scrape(server, rim)
     tally = TaskTally()
-    reading = read_log(_chunks(host.logs(server)), tally.add)
+    own = own_requests(host.logs(server), first_tokens=FIRST_TOKENS, primed=_primed(name))
+    reading = read_log(_chunks(host.logs(server), own.lines), tally.add)
+    if own.count:
+        reading.notes.append(f"{own.count} requests of fleet itself are left out")
     add_live(reading, first, second)
     return _with_own_limit(judge(reading, tally), name)
 
 
-def _chunks(lines: Iterable[str]) -> Iterator[bytes]:
-    """Yield lines put together: many at once are read faster."""
+def _primed(name: str) -> bool:
+    """Whether the deployment has a shared prefix, so that priming sends requests to it."""
+    try:
+        return resolve_deployment(load_library(), name).shared_prefix is not None
+    except FleetError:
+        return False
+
+
+def _chunks(lines: Iterable[str], left_out: frozenset[int]) -> Iterator[bytes]:
+    """Yield lines put together, empty for those left out: many at once are read faster."""
     some: list[str] = []
-    for line in lines:
-        some.append(line.rstrip("\n"))
+    for number, line in enumerate(lines, start=1):
+        some.append("" if number in left_out else line.rstrip("\n"))
         if len(some) >= BATCH:
             yield ("\n".join(some) + "\n").encode(errors="replace")
             some = []
