@@ -12,11 +12,11 @@ from fleet.cli.options import Json, Name, profile_names
 from fleet.cli.output import note, print_json, print_table
 from fleet.cli.server_rows import server_json
 from fleet.deploy.generations import read_generations, read_record
-from fleet.deploy.look import Seen, look, names_seen
+from fleet.deploy.look import Seen, look, names_seen, unreadable
 from fleet.deploy.prepare import Prepared, prepare
 from fleet.deploy.read_logs import read_logs
 from fleet.deploy.rim import Rim
-from fleet.errors import FleetError
+from fleet.errors import FleetError, OutsideError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -37,8 +37,10 @@ def status(
 ) -> None:
     """Say what runs, and whether it is as wanted; exit code 1 when it is not."""
     rim = Rim()
-    names = (name,) if name else names_seen(rim)
-    seen = [each for one in names for each in look(one, rim, prepared=wanted_now(one, rim))]
+    if name:
+        seen = list(look(name, rim, prepared=wanted_now(name, rim)))
+    else:
+        seen = [each for one in names_seen(rim) for each in _seen(one, rim)]
     if as_json:
         print_json({"servers": [seen_json(each) for each in seen]})
     else:
@@ -93,6 +95,14 @@ def history(name: Name, as_json: Json = False) -> None:
         print_table(columns, [[row[c.rstrip(">")] for c in columns] for row in rows])
 
 
+def _seen(name: str, rim: Rim) -> Sequence[Seen]:
+    """Return the servers of one of several; what is damaged does not hide the others."""
+    try:
+        return look(name, rim, prepared=wanted_now(name, rim))
+    except OutsideError as error:
+        return (unreadable(name, error),)
+
+
 def wanted_now(name: str, rim: Rim) -> Prepared | None:
     """Return what the profile says now, None when it cannot be told (said on stderr).
 
@@ -145,5 +155,7 @@ def _print(seen: Sequence[Seen]) -> None:
     for each in seen:
         for one in each.drift:
             note(f"{each.server.deployment}: {one.setting} is {one.running}, wanted {one.wanted}")
-        if each.server.state == "failed":
+        if each.server.damage:
+            note(f"{each.server.deployment}: {each.server.damage}")
+        elif each.server.state == "failed":
             note(f"{each.server.deployment}: ended; its log: {each.server.log_path}")

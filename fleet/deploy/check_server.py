@@ -100,7 +100,8 @@ def _alive(seen: Seen, rim: Rim) -> Check:
         host = local_host(runtime, rim)
         failure = classify(tuple(host.logs(server)), server.exit_code)
         message = f"{server.state}: {failure.message} {failure.line}".strip()
-    ok = live == seen.wanted_up and server.state != "unknown"
+    message = server.damage or message
+    ok = live == seen.wanted_up and server.state != "unknown" and not server.damage
     return Check(name=f"{_who(server)}: process", ok=ok, message=message, fix=fix)
 
 

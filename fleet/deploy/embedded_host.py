@@ -34,6 +34,7 @@ LOG_BYTES = 64 * 2**20
 GRACE_S = 1.0
 SIGN_IN_S = 15.0  # a cold disk may take seconds to start Python
 LOOK_S = 0.01
+GLANCE_S = 0.2  # who only looks holds the lock for a moment
 FOLLOW_S = 0.2
 
 
@@ -54,7 +55,7 @@ class EmbeddedHost:
         """Return every server started and not stopped, dead ones as `failed`."""
         root = self.folders.state / self.shelf
         found = (_Place(folder) for folder in sorted(root.glob("*")) if folder.is_dir())
-        return tuple(place.seen() for place in found if place.order_file.exists())
+        return tuple(place.seen() for place in found if place.order_file.exists() or place.held())
 
     def start(self, launch: LaunchConfig, *, generation: int) -> RunningServer:
         """Start the process and return when it has signed in; loading goes on.
@@ -64,7 +65,7 @@ class EmbeddedHost:
         """
         place = _Place(self.folders.state / self.shelf / launch.container_name)
         place.folder.mkdir(parents=True, exist_ok=True)
-        lock = place.locked()
+        lock = place.locked(within_s=GLANCE_S)
         try:
             place.forget()
             place.write_order(launch, generation, key_file(self.folders, launch.deployment))
@@ -119,19 +120,26 @@ class _Place:
     def log(self) -> Path:
         return self.folder / "server.log"
 
-    def locked(self) -> int:
+    def locked(self, *, within_s: float = 0.0) -> int:
         """Return a descriptor that holds the folder's lock, for the server to inherit."""
         descriptor = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(descriptor)
-            message = "a server of this name runs already"
-            raise OutsideError(message, where=str(self.folder), fix="`fleet down` it") from None
-        return descriptor
+        until = time.monotonic() + within_s
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < until:
+                    time.sleep(LOOK_S)
+                    continue
+                os.close(descriptor)
+                message = "a server of this name runs already"
+                raise OutsideError(message, where=str(self.folder), fix="`fleet down` it") from None
+            return descriptor
 
     def held(self) -> bool:
         """Whether a process holds the lock: a server lives here, signed in or not yet."""
+        if not (self.folder / "lock").exists():
+            return False
         try:
             os.close(self.locked())
         except OutsideError:
@@ -192,28 +200,37 @@ class _Place:
             time.sleep(LOOK_S)
 
     def process(self) -> ProcessId | None:
-        """Return who signed in; waits for one that was started a moment ago by a dead fleet."""
+        """Return who signed in, else who lives here by its command line.
+
+        Waits for one that was started a moment ago by a dead fleet: it has yet to sign in.
+        """
         until = time.monotonic() + SIGN_IN_S
-        while not self.process_file.exists() and self.held() and time.monotonic() < until:
+        while not self.process_file.exists() and self.held():
+            found = processes.of_words(MODULE, str(self.order_file))
+            if time.monotonic() > until or (found and time.time() - found.started > SIGN_IN_S):
+                return found
             time.sleep(LOOK_S)
         if not self.process_file.exists():
             return None
-        signed = _read_json(self.process_file)
         try:
+            signed = _read_json(self.process_file)
             return ProcessId(
                 pid=int(signed["pid"]),
                 started=float(signed["started"]),
                 marker=str(self.order_file),
             )
-        except (KeyError, TypeError, ValueError):
-            raise damaged(str(self.process_file), "no pid and start time") from None
+        except (OutsideError, KeyError, TypeError, ValueError):
+            return processes.of_words(MODULE, str(self.order_file))
 
     def seen(self) -> RunningServer:
         """Return what the record and the process table say together."""
-        order = _read_json(self.order_file)
-        launch = launch_from_json(order.get("launch", {}), where=str(self.order_file))
         process = self.process()
         state: State = "running" if process and processes.alive(process) else "failed"
+        try:
+            order = _read_json(self.order_file)
+            launch = launch_from_json(order.get("launch", {}), where=str(self.order_file))
+        except OutsideError as error:
+            return self._of_unknown_order(process, state, error)
         return RunningServer(
             deployment=launch.deployment,
             server=launch.server,
@@ -229,6 +246,17 @@ class _Place:
             started_at=process.started if process else None,
             log_path=str(self.log),
         )
+
+    def _of_unknown_order(
+        self, process: ProcessId | None, state: State, error: OutsideError
+    ) -> RunningServer:
+        """Return what the folder's name and the process table say of a server."""
+        deployment, _, server = self.folder.name.removeprefix("fleet-").rpartition("-")
+        return RunningServer(
+            deployment=deployment, server=server, host=LOCAL, state=state, generation=0, digest="",
+            pid=process.pid if process else None, log_path=str(self.log),
+            damage=f"{error.message} ({error.where})",
+        )  # fmt: skip
 
     def lines(self, *, follow: bool) -> Iterator[str]:
         older = self.log.with_name(f"{self.log.name}.1")
@@ -276,7 +304,7 @@ def _read_from(log: Path, offset: int) -> tuple[int, str]:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text())
-    except ValueError as error:
+    except (OSError, ValueError) as error:
         raise damaged(str(path), str(error)) from None
     if not isinstance(content, dict):
         raise damaged(str(path), "not an object")

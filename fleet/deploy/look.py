@@ -9,6 +9,7 @@ from fleet.deploy.api_keys import read_key
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import read_generations, read_record, recorded
 from fleet.deploy.plan_changes import drift
+from fleet.effects.machine import LOCAL
 from fleet.errors import FleetError, OutsideError, UserError
 from fleet.observe.observation import RunningServer
 from fleet.observe.server_client import ServerClient
@@ -44,7 +45,7 @@ class Seen:
         if not self.wanted_up:
             # on a host that does not answer it may still run
             return not live and self.server.state != "unknown"
-        return live and self.health == "ready" and not self.drift
+        return live and self.health == "ready" and not self.drift and not self.server.damage
 
 
 def names_seen(rim: Rim) -> tuple[str, ...]:
@@ -75,6 +76,16 @@ def look(name: str, rim: Rim, *, prepared: Prepared | None = None) -> tuple[Seen
             for launch in gone
         ]
     return tuple(seen)
+
+
+def unreadable(name: str, error: OutsideError) -> Seen:
+    """Return what stands for the servers of `name` when its record cannot be read."""
+    fix = f"; {error.fix}" if error.fix else ""
+    server = RunningServer(
+        deployment=name, server="server", host=LOCAL, state="unknown", generation=0, digest="",
+        damage=f"{error}{fix}",
+    )  # fmt: skip
+    return Seen(server=server, health="unknown")
 
 
 def last_server(name: str, rim: Rim) -> tuple[ServerHost, RunningServer]:

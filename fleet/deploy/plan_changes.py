@@ -78,6 +78,8 @@ def _judge(launch: LaunchConfig, old: RunningServer | None) -> tuple[Action, str
     if old.state not in LIVE:
         ended = f" (exit code {old.exit_code})" if old.exit_code is not None else ""
         return "replace", f"{old.state}{ended}"
+    if old.damage is not None:
+        return "replace", old.damage
     if old.digest == launch.digest:
         return "keep", "runs as wanted"
     return "replace", _difference(launch, old)

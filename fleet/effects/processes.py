@@ -83,6 +83,15 @@ def identity(pid: int, marker: str) -> ProcessId | None:
         return None
 
 
+def of_words(*words: str) -> ProcessId | None:
+    """Return the live process whose command line has all `words`; the last is its marker."""
+    for seen in psutil.process_iter():
+        with suppress(psutil.Error):
+            if set(words) <= set(seen.cmdline()) and seen.status() != psutil.STATUS_ZOMBIE:
+                return ProcessId(pid=seen.pid, started=seen.create_time(), marker=words[-1])
+    return None
+
+
 def alive(process: ProcessId) -> bool:
     """Whether exactly this process still runs (a zombie does not)."""
     if exit_code(process.pid) is not None:

@@ -35,6 +35,8 @@ class RunningServer:
     log_path: str | None = None
     role: str = "server"  # a worker answers no HTTP
     tunnel: str | None = None  # where this process asks it, when that is not `url`
+    damage: str | None = None  # why its record cannot be read: what it runs is not known
+    hung: bool = False  # it was ready once, and answers no more
 
     @property
     def container_name(self) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import psutil
 import pytest
 
 from contracts.server_host_contract import ServerHostContract, client_of, wait_until_ready
@@ -17,7 +18,6 @@ from fleet.compiler.launch_config import LaunchConfig
 from fleet.deploy.embedded_host import EmbeddedHost
 from fleet.effects.folders import Folders
 from fleet.effects.machine import free_port
-from fleet.errors import OutsideError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -94,21 +94,26 @@ def test_a_pid_that_now_belongs_to_another_process_is_never_signalled(
     os.kill(real, signal.SIGKILL)
 
 
-def test_a_damaged_state_file_is_named_with_a_cure(
-    host: ServerHost, launch: LaunchConfig, folders: Folders
+@pytest.mark.parametrize("damage", ["cut", "moved"])
+@pytest.mark.parametrize("file", ["order.json", "process.json"])
+def test_a_server_whose_state_file_is_damaged_is_known_and_ended(
+    host: ServerHost, launch: LaunchConfig, folders: Folders, file: str, damage: str
 ) -> None:
     server = host.start(launch, generation=1)
-    file = folders.state / "servers" / launch.container_name / "order.json"
-    whole = file.read_text()
-    file.write_text(whole[: len(whole) // 2])
+    path = folders.state / "servers" / launch.container_name / file
+    whole = path.read_text()
+    path.unlink()
+    if damage == "cut":
+        path.write_text(whole[: len(whole) // 2])
 
-    with pytest.raises(OutsideError, match="damaged") as caught:
-        host.running()
-    assert caught.value.where == str(file)
-    assert caught.value.fix
+    (seen,) = host.running()
 
-    file.write_text(whole)
-    host.stop(server)
+    assert (seen.deployment, seen.server, seen.state) == ("contract", "main", "running")
+    assert seen.pid == server.pid
+    assert (str(path) in (seen.damage or "")) == (file == "order.json")
+    host.stop(seen)
+    assert not psutil.pid_exists(server.pid or 0)
+    assert host.running() == ()
 
 
 def test_the_log_is_bounded(

@@ -270,6 +270,10 @@ def test_a_damaged_record_is_named_with_a_cure(model: Path, port: int, home: Pat
     assert failed.code == 5
     assert failed.error["where"] == str(record)
     assert "mv " in failed.error["fix"]
+    every = fleet("status", "--json")
+    assert every.code == 1
+    assert [each["state"] for each in every.json["servers"]] == ["unknown"]
+    assert str(record) in fleet("status").err
     record.write_text(whole)
 
 
