@@ -277,6 +277,9 @@ def _print(found: Analysis, *, show_text: bool) -> None:
             sys.stdout.write(json.dumps(text, ensure_ascii=False) + "\n")
     for row in found.advice:
         seconds = f", {row.saved_s:.1f} s saved" if row.saved_s is not None else ""
-        sys.stdout.write(f"{row.change}: {row.reusable_tokens_after:g} tokens{seconds}\n")
+        more = row.reusable_tokens_after - found.reusable["default"]
+        sys.stdout.write(
+            f"{row.change}: {row.reusable_tokens_after:g} tokens, {more:g} more{seconds}\n"
+        )
     if found.interval and found.choice.variant.startswith("interval"):
         sys.stdout.write(f"interval: {found.interval[0]} {found.interval[1]}\n")

@@ -14,6 +14,7 @@ from fleet.diagnose.prompts.breaks import Break, find_breaks
 from fleet.diagnose.prompts.placement import Memory, after_first, reused
 from fleet.diagnose.prompts.said_twice import said_twice
 from fleet.diagnose.prompts.tokens import Prompt, Tokenizer, common_length, make_prompt
+from fleet.diagnose.prompts.values_last import values_last
 from fleet.diagnose.prompts.variants import (
     Choice,
     Variant,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fleet.diagnose.prompts.requests import Request
     from fleet.facts.build_facts import BuildFacts
 
+OF_THE_REQUEST = ("the request itself", "edited history")
 WORTH = 1.02  # a change that brings less is not advised
 
 
@@ -90,8 +92,13 @@ def analyze(
     better = [make_prompt(request, tokenizer) for request in reordered(requests)]
     groups = _groups(prompts)
     tail = max(len(prompt.tokens) for prompt in prompts) - shared
-    variants = variants_of(memory, shared=shared, tail=tail, groups=len(groups))
-    reusable = _reusable(prompts, better, variants)
+    breaks = _breaks(prompts)
+    moved = [make_prompt(request, tokenizer) for request in values_last(requests) or ()]
+    variants = variants_of(
+        memory, shared=shared, tail=tail, groups=len(groups),
+        breaker=_breaker(breaks) if moved else None,
+    )  # fmt: skip
+    reusable = _reusable(prompts, better, moved, variants)
     choice = choose(variants, reusable, build)
     mean = sum(len(prompt.tokens) for prompt in prompts) / len(prompts)
     return Analysis(
@@ -101,7 +108,7 @@ def analyze(
         common_prefix_tokens=shared,
         groups=groups,
         reusable=reusable,
-        breaks=_breaks(prompts),
+        breaks=breaks,
         repeated=_repeated(requests, tokenizer),
         choice=choice,
         advice=_advice(variants, reusable, choice, pp_tps),
@@ -124,12 +131,15 @@ def _groups(prompts: Sequence[Prompt]) -> dict[str, int]:
 
 
 def _reusable(
-    prompts: Sequence[Prompt], better: Sequence[Prompt], variants: Sequence[Variant]
+    prompts: Sequence[Prompt],
+    better: Sequence[Prompt],
+    moved: Sequence[Prompt],
+    variants: Sequence[Variant],
 ) -> dict[str, float]:
     """Return the reusable tokens of each variant; one rule decides them all."""
     found = {}
     for variant in variants:
-        asked = better if variant.reordered else prompts
+        asked = moved if variant.values_last else better if variant.reordered else prompts
         primed = shared_length(asked) if variant.primed else 0
         found[variant.name] = after_first(reused(asked, variant.memory, primed=primed))
     return found
@@ -152,6 +162,12 @@ def _breaks(prompts: Sequence[Prompt]) -> tuple[BreakSeen, ...]:
         for (where, kind), places in seen.items()
     ]  # fmt: skip
     return tuple(sorted(rows, key=lambda row: (row.at_token, -row.share)))
+
+
+def _breaker(breaks: Sequence[BreakSeen]) -> str:
+    """Name the first of them in a few words."""
+    first = next((row for row in breaks if row.kind not in OF_THE_REQUEST), None)
+    return f"{first.kind} in {first.where}, token {first.at_token}" if first else "single words"
 
 
 def _token_of(prompt: Prompt, found: Break) -> int:

@@ -21,20 +21,22 @@ def reordered(requests: Sequence[Request]) -> tuple[Request, ...]:
     Blocks are paragraphs, or lines where a text has no paragraphs; they stay within their
     message, and within each of the two halves they keep their order.
     """
-    counts = _block_counts(requests)
+    counts = block_counts(requests)
     enough = SHARED * len(requests)
     return tuple(_reorder(request, counts, enough) for request in requests)
 
 
-def _block_counts(requests: Sequence[Request]) -> Counter[tuple[int, str]]:
+def block_counts(requests: Sequence[Request]) -> Counter[tuple[int, str]]:
+    """Count in how many places each block of a message stands."""
     counts: Counter[tuple[int, str]] = Counter()
     for request in requests:
-        for place, text in _texts(request):
+        for place, text in texts_of(request):
             counts.update({(place, block) for block in blocks(text)})
     return counts
 
 
-def _texts(request: Request) -> list[tuple[int, str]]:
+def texts_of(request: Request) -> list[tuple[int, str]]:
+    """Return the texts of a request with the numbers of their messages."""
     if request.prompt is not None:
         return [(0, request.prompt)]
     return [(number, message.content) for number, message in enumerate(request.messages)]

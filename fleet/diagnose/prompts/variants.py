@@ -10,6 +10,7 @@
 | unified     | a restart; a window cache for four                                 |
 | swa_full    | a restart; every token's cells in every layer, and slower attention|
 | reordered   | a change of the application                                        |
+| values-last | the same, and what changes inside a block moved behind it          |
 
 The first that lets (almost) as much be reused as the best is chosen; another order only where
 it brings more than anything else does.
@@ -57,6 +58,7 @@ class Variant:
     settings: Mapping[str, int | bool] = field(default_factory=dict)
     primed: bool = False
     reordered: bool = False
+    values_last: bool = False  # reordered, and what changes inside blocks moved out of them
     possible: bool = True  # fleet can do it, or a setting does
 
 
@@ -86,13 +88,16 @@ def fitting_interval(shared: int) -> int:
     return max(LEAST_INTERVAL, 1 << (max(2, shared) // 2).bit_length() - 1)
 
 
-def variants_of(memory: Memory, *, shared: int, tail: int, groups: int) -> tuple[Variant, ...]:
+def variants_of(
+    memory: Memory, *, shared: int, tail: int, groups: int, breaker: str | None = None
+) -> tuple[Variant, ...]:
     """Return what could be done, the cheapest first.
 
     `shared` is what all requests begin with, `tail` the longest rest that one has for its
-    own, in tokens; `groups` how many conversations there are.
+    own, in tokens; `groups` how many conversations there are; `breaker` what changes inside
+    a block that is else in common.
     """
-    return tuple(chain(_as_ordered(memory, shared, tail, groups), _other_order(memory)))
+    return tuple(chain(_as_ordered(memory, shared, tail, groups), _other_order(memory, breaker)))
 
 
 def _as_ordered(memory: Memory, shared: int, tail: int, groups: int) -> Iterator[Variant]:
@@ -160,7 +165,7 @@ def _intervals(memory: Memory, shared: int) -> Iterator[Variant]:
         )  # fmt: skip
 
 
-def _other_order(memory: Memory) -> Iterator[Variant]:
+def _other_order(memory: Memory, breaker: str | None) -> Iterator[Variant]:
     yield Variant(
         name="reordered", reordered=True, memory=memory,
         change="put what all requests share first and what one has last",
@@ -169,6 +174,14 @@ def _other_order(memory: Memory) -> Iterator[Variant]:
         name="reordered+primed", reordered=True, primed=True, memory=memory,
         possible=memory.engine != "vllm", change="put what all share first, and prime it",
     )  # fmt: skip
+    if breaker:
+        change = f"move what changes inside shared text ({breaker}) behind it"
+        for primed in (False, True):
+            yield Variant(
+                name="values-last" + "+primed" * primed, reordered=True, values_last=True,
+                primed=primed, change=change + ", and prime what is shared" * primed,
+                memory=memory, possible=not primed or memory.engine != "vllm",
+            )  # fmt: skip
     if memory.window and not memory.rewinds and memory.engine != "vllm":
         yield Variant(
             name="reordered+swa_full", reordered=True, settings={"swa_full": True},
