@@ -170,11 +170,11 @@ def test_each_build_reuses_what_it_was_seen_to(
 def test_the_remedy_is_the_cheapest_that_the_build_can_do() -> None:
     body = "A rule of the house, told at length and never changed. " * 60
     asked = [
-        parse_requests(json.dumps({"prompt": f"{body}\n\n{n} {'own ' * 900}"}), "r.jsonl")[0]
+        parse_requests(json.dumps({"prompt": f"{body}\n\n{f'own{n} ' * 900}"}), "r.jsonl")[0]
         for n in range(4)
     ]
     apart = [
-        parse_requests(json.dumps({"prompt": f"{n} {'own ' * 900}\n\n{body}"}), "r.jsonl")[0]
+        parse_requests(json.dumps({"prompt": f"{f'own{n} ' * 900}\n\n{body}"}), "r.jsonl")[0]
         for n in range(4)
     ]
 
@@ -193,7 +193,7 @@ def test_the_remedy_is_the_cheapest_that_the_build_can_do() -> None:
     assert chosen(apart, "b11549").variant == "reordered+primed"
     two = [
         parse_requests(
-            json.dumps({"user": "ab"[n % 2], "prompt": f"{n % 2} {body} {n} {'x ' * 900}"}), "r"
+            json.dumps({"user": "ab"[n % 2], "prompt": f"{n % 2} {body} {f'x{n} ' * 900}"}), "r"
         )[0]
         for n in range(6)
     ]
