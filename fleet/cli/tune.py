@@ -200,14 +200,10 @@ def _print_report(summary: StudySummary, name: str) -> None:
         ],
     )  # fmt: skip
     console.print()
-    print_table(
-        ("setting", "alone brings>", "95% interval"),
-        [
-            (f"{effect.name}={effect.value}", f"{math.expm1(effect.ratio.log_ratio):+.1%}",
-             "{:+.1%} to {:+.1%}".format(*(bound - 1 for bound in effect.ratio.interval)))
-            for effect in summary.effects
-        ],
-    )  # fmt: skip
+    if summary.effects:
+        _print_effects(summary)
+    else:
+        console.print("no setting was measured alone")
     console.print()
     if summary.metric == "pareto":
         _print_front(summary)
@@ -217,6 +213,17 @@ def _print_report(summary: StudySummary, name: str) -> None:
         say(_trade_off(summary, each))
     say(f"{summary.verdict.why}: {_words(summary.changed) or 'the default'}")
     say(f"by hand: {by_hand(name, summary.changed)}")
+
+
+def _print_effects(summary: StudySummary) -> None:
+    print_table(
+        ("setting", "alone brings>", "95% interval"),
+        [
+            (f"{effect.name}={effect.value}", f"{math.expm1(effect.ratio.log_ratio):+.1%}",
+             "{:+.1%} to {:+.1%}".format(*(bound - 1 for bound in effect.ratio.interval)))
+            for effect in summary.effects
+        ],
+    )  # fmt: skip
 
 
 def by_hand(name: str, changed: Settings) -> str:

@@ -13,6 +13,7 @@ from fleet.deploy.await_ready import Ready, await_ready, load_bound, verify
 from fleet.deploy.capture import stop_capture
 from fleet.deploy.check_fit import check_fit
 from fleet.deploy.find_hosts import local_host
+from fleet.deploy.find_hung import replace_hung
 from fleet.deploy.generations import (
     Generation,
     Origin,
@@ -112,7 +113,10 @@ def bring_up(
             deployment, runtime=runtime, rim=rim, progress=progress, use_tuned=options.use_tuned,
             here_only=options.dry_run,
         )  # fmt: skip
-        changes = plan_changes(prepared.launches, work.mine(deployment.name))
+        changes = replace_hung(
+            plan_changes(prepared.launches, work.mine(deployment.name)),
+            deployment.name, rim, client=work.client_of,
+        )  # fmt: skip
         ready: tuple[Ready, ...] = ()
         primed: tuple[PrimeReport, ...] = ()
         if not options.dry_run:
@@ -248,7 +252,7 @@ def _look_at(change: Change, work: LocalWork, prepared: Prepared) -> Ready:
     """Make sure that a kept server is ready, also one that an interrupted `up` left loading."""
     launch, server = change.new, change.old
     assert launch is not None and server is not None  # noqa: S101, PT018 - what keep means
-    client = work.client(launch, server.asked_at or "")
+    client = work.client_of(change)
     if client.health() == "ready":
         context = verify(launch, server, work.host, client)
         return Ready(load_s=0.0, context=context, first_request=None)

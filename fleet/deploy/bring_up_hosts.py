@@ -10,6 +10,7 @@ from fleet.deploy.api_keys import ensure_key
 from fleet.deploy.await_ready import Ready
 from fleet.deploy.bring_up import BroughtUp, UpOptions, ask, locked
 from fleet.deploy.distribute import distribute
+from fleet.deploy.find_hung import replace_hung
 from fleet.deploy.fit_hosts import check_fit_on_hosts
 from fleet.deploy.generations import (
     Generation,
@@ -60,12 +61,12 @@ def bring_up_on_hosts(
         prepared = prepare_hosts(
             deployment, group, rim=rim, progress=progress, here_only=options.dry_run
         )
-        changes = _plan(prepared)
         work = HostWork(
             rim=rim, progress=progress,
             group=replace(group, facts={n: s.facts for n, s in prepared.sights.items()}),
             deployment=prepared.deployment, model=prepared.facts,
         )  # fmt: skip
+        changes = _plan(prepared, work)
         ready: tuple[Ready, ...] = ()
         if not options.dry_run:
             _refuse_unless_whole(prepared)
@@ -190,7 +191,7 @@ def _recorded_roll_out(
         raise
 
 
-def _plan(prepared: PreparedHosts) -> tuple[Change, ...]:
+def _plan(prepared: PreparedHosts, work: HostWork) -> tuple[Change, ...]:
     """Return the changes; hosts that share one model change together or not at all."""
     name = prepared.deployment.name
     wanted = [launch for launch in prepared.launches if launch.host in prepared.sights]
@@ -200,7 +201,7 @@ def _plan(prepared: PreparedHosts) -> tuple[Change, ...]:
         for server in sight.servers
         if server.deployment == name
     ]
-    changes = plan_changes(wanted, running)
+    changes = replace_hung(plan_changes(wanted, running), name, work.rim, client=work.client_of)
     shared = prepared.deployment.topology in SHARED
     if not shared or all(change.action == "keep" for change in changes):
         return changes

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fleet.compiler.dialects.llama_cpp_words import WORDS
 from fleet.deploy.launch_record import launch_from_json, launch_to_json
+from fleet.deploy.podman_container import started_at
 from fleet.errors import OutsideError
 from fleet.observe.observation import RunningServer
 from fleet.render.podman_line import podman_line
@@ -175,6 +176,7 @@ def _server(found: Mapping[str, Any], host: str) -> RunningServer:
         settings=tuple((dict(launch.settings) | edited).items()),
         image=found["ImageName"],
         restarts=int(found.get("RestartCount") or 0),
+        started_at=started_at(state),
         exit_code=None if state["Status"] in STATES else state.get("ExitCode"),
         log_path=f"`podman logs {found['Name']}` on {host}",
     )

@@ -53,6 +53,11 @@ class HostWork:
         url = self.group.reach(server).tunnel or ""
         return ServerClient(url=url, http=self.rim.http, api_key=key)
 
+    def client_of(self, change: Change) -> ServerClient:
+        """Return a client of the server that `change` keeps."""
+        assert change.new is not None and change.old is not None  # noqa: S101, PT018 - kept
+        return self.client(change.old, change.new)
+
     def roll_out(
         self, changes: Sequence[Change], made: Generation, *, batch: str
     ) -> tuple[Ready, ...]:

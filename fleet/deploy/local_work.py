@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.bring_up import Progress
     from fleet.deploy.generations import Generation
+    from fleet.deploy.plan_changes import Change
     from fleet.deploy.rim import Rim
     from fleet.deploy.server_host import ServerHost
     from fleet.observe.observation import RunningServer
@@ -52,6 +53,11 @@ class LocalWork:
         """Return a client with the deployment's key."""
         key = read_key(self.rim.folders, launch.deployment) if launch.secrets else None
         return ServerClient(url=url, http=self.rim.http, api_key=key)
+
+    def client_of(self, change: Change) -> ServerClient:
+        """Return a client of the server that `change` keeps."""
+        assert change.new is not None and change.old is not None  # noqa: S101, PT018 - kept
+        return self.client(change.new, change.old.asked_at or "")
 
     def replace_all(
         self,

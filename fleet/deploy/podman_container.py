@@ -6,6 +6,7 @@ The API takes what podman's Python objects drop in silence (log size, tmpfs, no-
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -87,6 +88,12 @@ def labels(launch: LaunchConfig, *, generation: int, url: str) -> dict[str, str]
         f"{LABEL}cpuset": launch.cpuset or "",
         f"{LABEL}memory": str(int(launch.memory_limit or 0)),
     }
+
+
+def started_at(state: Mapping[str, Any]) -> float | None:
+    """Return when podman started a container last, in seconds since the epoch."""
+    text = state.get("StartedAt")
+    return datetime.fromisoformat(text).timestamp() if isinstance(text, str) else None
 
 
 def _mount(mount: Mount) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.deploy.api_keys import ensure_key
 from fleet.deploy.embedded_host import server_url
-from fleet.deploy.podman_container import LABEL, container_spec
+from fleet.deploy.podman_container import LABEL, container_spec, started_at
 from fleet.effects.files import write_atomically
 from fleet.effects.machine import LOCAL
 from fleet.effects.podman_causes import PodmanFailed
@@ -182,6 +182,7 @@ class PodmanHost:
             settings=_settings(label, found.get("HostConfig", {})),
             image=found.get("ImageName"),
             exit_code=int(state.get("ExitCode") or 0) if status == "failed" else None,
+            started_at=started_at(state),
             log_path=str(self._log(found["Name"])),
         )
 

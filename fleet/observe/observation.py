@@ -36,7 +36,6 @@ class RunningServer:
     role: str = "server"  # a worker answers no HTTP
     tunnel: str | None = None  # where this process asks it, when that is not `url`
     damage: str | None = None  # why its record cannot be read: what it runs is not known
-    hung: bool = False  # it was ready once, and answers no more
 
     @property
     def container_name(self) -> str:

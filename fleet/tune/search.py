@@ -213,7 +213,7 @@ class Search:
         if verdict.ratio is not None and upper(verdict.ratio) <= self.margin:
             return f"refuted: it gains less than {math.expm1(self.margin):.1%}"
         if not verdict.pairs:
-            return "no time was left to confirm it"
+            return "the budget was spent before it could be confirmed"
         return "inconclusive: its gain is within the noise"
 
     def best_so_far(self) -> float:

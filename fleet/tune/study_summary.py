@@ -222,13 +222,18 @@ def _values(study: Study, cell: Cell) -> list[float]:
 
 
 def _effects(study: Study) -> tuple[Effect, ...]:
-    """Return what each single change from the default brings, as the model believes it."""
+    """Return what each single change from the default brings, as the model believes it.
+
+    Only of values that were measured: two runs differ in nothing but this one.
+    """
     space = study.search.space
+    ran = {trial.cell for trial in study.trials if trial.outcome.value is not None}
     found = []
     for at, param in enumerate(space.params):
         for index, value in enumerate(param.values):
             cell = (*space.default[:at], index, *space.default[at + 1 :])
-            if index != space.default[at] and cell in study.search.known:
+            usual = {(*c[:at], space.default[at], *c[at + 1 :]) for c in ran if c[at] == index}
+            if index != space.default[at] and cell in study.search.known and usual & ran:
                 ratio = study.search.believed_ratio(cell)
                 found.append(Effect(name=param.name, value=value, ratio=ratio))
     return tuple(found)

@@ -413,11 +413,12 @@ def _told(trial: Trial, study: Study, metric: Metric) -> str:
         found = f"{shown(metric, outcome.value):.1f} {unit}"
     changed = _changed(study, trial.settings) or "as it is"
     best = study.search.best_so_far()
-    time = f"{max(study.left_s, 0):.0f} s left"
-    if study.most_trials is not None and study.budget_s is None:
-        time = f"{study.most_trials - trial.number} trials left"
+    left = [] if study.counts_runs else [f"{max(study.left_s, 0):.0f} s"]
+    if study.most_trials is not None:
+        count = max(study.most_trials - trial.number, 0)
+        left.append(f"{count} trial{'s' * (count != 1)}")
     gain = f", best so far {best:+.1%}" if best else ""
-    return f"trial {trial.number} ({trial.purpose}): {changed}: {found}{gain}, {time}"
+    return f"trial {trial.number} ({trial.purpose}): {changed}: {found}{gain}, {' and '.join(left)} left"
 
 
 def _provable(study: Study) -> str:
