@@ -418,7 +418,8 @@ def _told(trial: Trial, study: Study, metric: Metric) -> str:
         count = max(study.most_trials - trial.number, 0)
         left.append(f"{count} trial{'s' * (count != 1)}")
     gain = f", best so far {best:+.1%}" if best else ""
-    return f"trial {trial.number} ({trial.purpose}): {changed}: {found}{gain}, {' and '.join(left)} left"
+    rest = " and ".join(left)
+    return f"trial {trial.number} ({trial.purpose}): {changed}: {found}{gain}, {rest} left"
 
 
 def _provable(study: Study) -> str:
