@@ -12,10 +12,11 @@ from fleet.cli.options import Json, Name, profile_names
 from fleet.cli.output import note, print_json, print_table
 from fleet.cli.server_rows import server_json
 from fleet.deploy.generations import read_generations, read_record
-from fleet.deploy.look import Seen, look, names_seen, unreadable
+from fleet.deploy.look import Seen, look, names_seen, trials_left, unreadable
 from fleet.deploy.prepare import Prepared, prepare
 from fleet.deploy.read_logs import read_logs
 from fleet.deploy.rim import Rim
+from fleet.deploy.trial_leftovers import MARK
 from fleet.errors import FleetError, OutsideError
 
 if TYPE_CHECKING:
@@ -37,10 +38,8 @@ def status(
 ) -> None:
     """Say what runs, and whether it is as wanted; exit code 1 when it is not."""
     rim = Rim()
-    if name:
-        seen = list(look(name, rim, prepared=wanted_now(name, rim)))
-    else:
-        seen = [each for one in names_seen(rim) for each in _seen(one, rim)]
+    names = (name,) if name else names_seen(rim)
+    seen = [each for one in names for each in _seen(one, rim, named=name is not None)]
     if as_json:
         print_json({"servers": [seen_json(each) for each in seen]})
     else:
@@ -95,11 +94,16 @@ def history(name: Name, as_json: Json = False) -> None:
         print_table(columns, [[row[c.rstrip(">")] for c in columns] for row in rows])
 
 
-def _seen(name: str, rim: Rim) -> Sequence[Seen]:
-    """Return the servers of one of several; what is damaged does not hide the others."""
+def _seen(name: str, rim: Rim, *, named: bool) -> Sequence[Seen]:
+    """Return the servers of `name`; of several, what is damaged does not hide the others."""
     try:
-        return look(name, rim, prepared=wanted_now(name, rim))
+        left = trials_left(name, rim)
+        profile = (named and not left) or read_record(rim.folders, name) is not None
+        prepared = wanted_now(name, rim) if profile else None
+        return (*look(name, rim, prepared=prepared), *left)
     except OutsideError as error:
+        if named:
+            raise
         return (unreadable(name, error),)
 
 
@@ -157,5 +161,8 @@ def _print(seen: Sequence[Seen]) -> None:
             note(f"{each.server.deployment}: {one.setting} is {one.running}, wanted {one.wanted}")
         if each.server.damage:
             note(f"{each.server.deployment}: {each.server.damage}")
+        elif each.server.server == MARK:
+            name = each.server.deployment
+            note(f"{name}: left by a killed `tune` or `bench`; `fleet down {name}` ends it")
         elif each.server.state == "failed":
             note(f"{each.server.deployment}: ended; its log: {each.server.log_path}")

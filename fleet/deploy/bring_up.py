@@ -28,6 +28,7 @@ from fleet.deploy.local_work import LocalWork
 from fleet.deploy.plan_changes import plan_changes
 from fleet.deploy.prepare import prepare
 from fleet.deploy.prime import prime
+from fleet.deploy.trial_leftovers import end_leftovers, leftovers
 from fleet.effects.files import read_text
 from fleet.effects.lock import held
 from fleet.errors import NotAsWanted, UserError
@@ -109,6 +110,8 @@ def bring_up(
         raise UserError(message, where="--hosts", fix="name `hosts:` in the deployment")
     work = LocalWork(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
     with locked(deployment.name, rim, progress, options):
+        if not options.dry_run:
+            end_leftovers(local_host(runtime, rim, trial=True), deployment.name)
         prepared = prepare(
             deployment, runtime=runtime, rim=rim, progress=progress, use_tuned=options.use_tuned,
             here_only=options.dry_run,
@@ -147,7 +150,8 @@ def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer
         )
         return away
     work = LocalWork(rim=rim, progress=progress, host=local_host(runtime, rim), runtime=runtime)
-    if record is None and not work.mine(name):
+    trials = local_host(runtime, rim, trial=True)
+    if record is None and not work.mine(name) and not leftovers(trials, name):
         fix = "`fleet status` lists what is recorded or running"
         raise UserError("nothing of that name was brought up", where=name, fix=fix)
     with locked(name, rim, progress):
@@ -159,7 +163,7 @@ def take_down(name: str, *, rim: Rim, progress: Progress) -> tuple[RunningServer
         for server in ended:
             progress(f"stopping {server.server}")
             work.stop(server)
-    return ended
+        return (*ended, *end_leftovers(trials, name))
 
 
 def start_generation(

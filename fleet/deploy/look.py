@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from fleet.deploy.api_keys import read_key
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.generations import read_generations, read_record, recorded
 from fleet.deploy.plan_changes import drift
+from fleet.deploy.trial_leftovers import MARK, leftovers, tried
 from fleet.effects.machine import LOCAL
 from fleet.errors import FleetError, OutsideError, UserError
 from fleet.observe.observation import RunningServer
@@ -52,7 +53,23 @@ def names_seen(rim: Rim) -> tuple[str, ...]:
     """Return every deployment that is recorded as up, or has a server of fleet's."""
     up = [name for name in recorded(rim.folders) if _wanted_up(rim, name)]
     running = [server.deployment for server in local_host("embedded", rim).running()]
-    return tuple(dict.fromkeys([*up, *running]))
+    left = [tried(each.deployment) for each in leftovers(local_host("embedded", rim, trial=True))]
+    return tuple(dict.fromkeys([*up, *running, *left]))
+
+
+def trials_left(name: str, rim: Rim) -> tuple[Seen, ...]:
+    """Return the live trial servers of `name` whose `tune` or `bench` was killed."""
+    record = read_record(rim.folders, name)
+    here = record is not None and record.runtime != "ansible"
+    host = local_host(record.runtime if record and here else "embedded", rim, trial=True)
+    return tuple(
+        Seen(
+            server=replace(server, deployment=name, server=MARK), health=_health(server, rim),
+            wanted_up=False,
+        )
+        for server in leftovers(host, name)
+        if server.state in {"starting", "running"}
+    )  # fmt: skip
 
 
 def look(name: str, rim: Rim, *, prepared: Prepared | None = None) -> tuple[Seen, ...]:

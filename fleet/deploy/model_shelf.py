@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from fleet.deploy.generations import deployment_folder, read_generations, read_record, recorded
 from fleet.deploy.model_files import models_folder
-from fleet.deploy.trial_server import orphaned
+from fleet.deploy.trial_leftovers import orphaned
 from fleet.effects.files import folder_bytes
 from fleet.errors import OutsideError, UserError
 from fleet.sizes import ByteSize

@@ -14,7 +14,8 @@ from fleet.deploy.fit_hosts import check_fit_on_hosts
 from fleet.deploy.prepare import Prepared
 from fleet.deploy.prepare_hosts import look_at_all, prepare_hosts
 from fleet.deploy.ssh_hosts import target_of
-from fleet.deploy.trial_server import MARK, TrialServer, end_leftovers, with_overrides
+from fleet.deploy.trial_leftovers import MARK, end_leftovers
+from fleet.deploy.trial_server import TrialServer, with_overrides
 from fleet.errors import OutsideError, UserError
 from fleet.observe.server_client import ServerClient
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import re
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -14,9 +13,9 @@ from fleet.deploy.await_ready import await_ready, find, load_bound
 from fleet.deploy.check_fit import check_fit
 from fleet.deploy.find_hosts import local_host
 from fleet.deploy.prepare import prepare
+from fleet.deploy.trial_leftovers import MARK, end_leftovers
 from fleet.effects.machine import free_port
-from fleet.effects.processes import exists
-from fleet.errors import OutsideError, UserError
+from fleet.errors import UserError
 from fleet.observe.server_client import ServerClient
 from fleet.profiles.kinds import Place, SettingValue
 
@@ -32,8 +31,6 @@ if TYPE_CHECKING:
     from fleet.observe.observation import RunningServer
     from fleet.profiles.kinds import Deployment, SettingScalar
 
-MARK = "trial"
-_TRIAL_NAME = re.compile(rf"-{MARK}-(\d+)-\d+$")
 _numbers = itertools.count(1)
 
 
@@ -132,24 +129,3 @@ def trial_server(
         )  # fmt: skip
     finally:
         host.stop(server)
-
-
-def end_leftovers(host: ServerHost) -> None:
-    """Stop trial servers whose fleet was killed: their name holds its process number."""
-    for server in host.running():
-        if orphaned(server.deployment):
-            _try_stop(host, server)
-
-
-def orphaned(name: str) -> bool:
-    """Whether the deployment `name` is a trial's whose fleet has ended."""
-    match = _TRIAL_NAME.search(name)
-    return match is not None and not exists(int(match[1]))
-
-
-def _try_stop(host: ServerHost, server: RunningServer) -> None:
-    try:
-        host.stop(server)
-    except OutsideError:
-        # another trial ends it at the same moment
-        return
