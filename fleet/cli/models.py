@@ -9,11 +9,11 @@ import typer
 from fleet.cli.ask import confirmed
 from fleet.cli.load import load_library
 from fleet.cli.options import Json, Profiles, Yes
-from fleet.cli.output import console, print_json, print_table
+from fleet.cli.output import console, note, print_json, print_table
 from fleet.cli.progress_line import progress_line
 from fleet.deploy.model_files import ensure_model
 from fleet.deploy.model_shelf import models as shelf
-from fleet.deploy.model_shelf import prunable, removable_model, remove
+from fleet.deploy.model_shelf import prunable, removable_model, remove, unused_models
 from fleet.deploy.rim import Rim
 from fleet.errors import NotAsWanted
 from fleet.profiles.kinds import ModelProfile
@@ -75,25 +75,39 @@ def rm(name: ModelName, yes: Yes = False, as_json: Json = False) -> None:
 @app.command()
 def prune(
     with_models: Annotated[
-        bool, typer.Option("--models/--keep-models", help="Also models that nothing uses")
-    ] = True,
+        bool, typer.Option("--models/--keep-models", help="Also models that nothing up uses")
+    ] = False,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Remove what fleet made and nothing needs: old generations, partial files, images, models."""
+    """Remove what fleet made and nothing needs: old generations, partial files, images.
+
+    Models are listed and stay, without `--models`: they would have to be fetched again.
+    """
     rim = Rim()
     items = prunable(rim, with_models=with_models)
+    kept = () if with_models else unused_models(rim)
     if not as_json:
         _print(items)
+        _say_kept(kept)
     total = ByteSize(sum(item.size for item in items))
     if items and not confirmed(f"remove these, {total}?", yes=yes):
         raise NotAsWanted("nothing was removed", fix="say `--yes` to do it")
     for item in items:
         remove(item, rim)
     if as_json:
-        print_json({"removed": [_json(item) for item in items]})
+        rows = [_json(item) for item in kept]
+        print_json({"removed": [_json(item) for item in items], "kept": rows})
     else:
         console.print(f"removed {len(items)} item(s), {total}", markup=False)
+
+
+def _say_kept(models: Sequence[ShelfItem]) -> None:
+    for each in models:
+        note(f"kept: model {each.name} ({each.size}), which nothing that is up uses")
+    if models:
+        total = ByteSize(sum(each.size for each in models))
+        note(f"`fleet prune --models` would remove these too ({total})")
 
 
 def _profile(name: str, profiles: Sequence[str]) -> ModelProfile:

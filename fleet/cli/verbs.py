@@ -39,7 +39,7 @@ VERBS: dict[str, Verb] = {
     "hosts": Verb("hosts", "Probe hosts"),
     "key": Verb("key", "Print or rotate a deployment's API key"),
     "models": Verb("models", "List, fetch and remove models"),
-    "prune": Verb("models", "Remove old generations, images and models of fleet's"),
+    "prune": Verb("models", "Remove old generations, images and, if asked, models of fleet's"),
     "tune": Verb("tune", "Measure and keep the best settings"),
     "bench": Verb("bench", "Measure what a change really brings"),
     "diagnose": Verb("diagnose", "Read a log and say what holds the server back"),

@@ -122,7 +122,7 @@ def _folders(rim: Rim) -> Iterator[Check]:
         yield _writable(folder)
     free = disk_free(rim.folders.cache)
     message = f"{ByteSize(free)} free for models"
-    fix = "`fleet prune`, or set XDG_CACHE_HOME to a larger disk"
+    fix = "`fleet prune --models`, or set XDG_CACHE_HOME to a larger disk"
     yield _good("disk", message) if free >= LEAST_DISK else _bad("disk", message, fix)
 
 

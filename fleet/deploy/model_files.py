@@ -189,7 +189,7 @@ def _check_space(folder: Path, wanted: list[dict[str, Any]]) -> None:
     free = disk_free(folder)
     if needed + SPARE > free:
         message = f"the model needs {ByteSize(needed)}, the disk has {ByteSize(free)} free"
-        fix = "free some space (`fleet prune`), or set XDG_CACHE_HOME to a larger disk"
+        fix = "free some space (`fleet prune --models`), or set XDG_CACHE_HOME to a larger disk"
         raise OutsideError(message, where=str(folder), fix=fix)
 
 

@@ -68,10 +68,13 @@ def removable_model(name: str, rim: Rim) -> ShelfItem:
 
 def prunable(rim: Rim, *, with_models: bool) -> tuple[ShelfItem, ...]:
     """Return what nothing needs: old and failed generations, partial files, images, models."""
-    items = [*_old_generations(rim), *_leftovers(rim), *_images(rim)]
-    if with_models:
-        items += [item for item in models(rim) if not item.used_by]
-    return tuple(items)
+    items = (*_old_generations(rim), *_leftovers(rim), *_images(rim))
+    return (*items, *unused_models(rim)) if with_models else items
+
+
+def unused_models(rim: Rim) -> tuple[ShelfItem, ...]:
+    """Return the fetched models that nothing uses which is up."""
+    return tuple(item for item in models(rim) if not item.used_by)
 
 
 def remove(item: ShelfItem, rim: Rim) -> None:

@@ -84,12 +84,15 @@ def test_up_fetches_checks_and_serves_what_a_word_names(
         assert done.code == 0, done.out
         assert done.json["deployment"] == NAME
         assert [file.name for file in models(home).glob("*/*.gguf")] == ["tiny-q4_k_m.gguf"]
-        used = fleet("prune", "--yes", "--json").json["removed"]
+        used = fleet("prune", "--models", "--yes", "--json").json["removed"]
         assert "model" not in {item["kind"] for item in used}
     finally:
         fleet("down", NAME, "--yes")
 
-    gone = fleet("prune", "--yes", "--json").json["removed"]
+    kept = fleet("prune", "--yes", "--json").json["kept"]
+    assert [(item["name"], item["bytes"] > 0) for item in kept] == [(NAME, True)]
+    assert len(fleet("models", "list", "--json").json["models"]) == 1
+    gone = fleet("prune", "--models", "--yes", "--json").json["removed"]
     assert [(item["name"], item["bytes"] > 0) for item in gone if item["kind"] == "model"] == [
         (NAME, True)
     ]
