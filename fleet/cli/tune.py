@@ -36,6 +36,7 @@ from fleet.tune.power_limit import PowerLimit
 from fleet.tune.quality_limit import QualityLimit
 from fleet.tune.recheck import recheck
 from fleet.tune.search_space import parse_space
+from fleet.tune.speculation_by_length import speculation_by_length
 from fleet.tune.speculation_kinds import spelled_out
 from fleet.tune.tune_deployment import TuneOptions, read_study, tune_deployment
 
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Settings
     from fleet.tune.study_summary import StudySummary, TradeOff
-    from fleet.tune.tune_deployment import Tuned
+from fleet.tune.tune_deployment import Tuned
 
 _MORE = ("quality", "accepted", "watts")  # figures of a trial that are shown where there are any
 _PAGES = ("fleet.report.study_page", "fleet.report.write_report")
@@ -211,6 +212,9 @@ def _print_report(summary: StudySummary, name: str) -> None:
     say(f"noise from run to run {summary.noise:.1%}; provable {summary.provable_gain:+.1%}")
     for each in summary.trade_offs:
         say(_trade_off(summary, each))
+    by_length = speculation_by_length(summary.trials, default=summary.default, best=summary.best)
+    if by_length is not None:
+        say(by_length)
     say(f"{summary.verdict.why}: {_words(summary.changed) or 'the default'}")
     say(f"by hand: {by_hand(name, summary.changed)}")
 

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
     from fleet.observe.observation import Timings
 
+LENGTH = "tg@"  # and the power of two that a prompt of its requests has at least, in tokens
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Answered:
@@ -50,7 +52,15 @@ def figures_of(answers: Sequence[Answered], wall_s: float, memory: int) -> dict[
     }
     if drafted:
         figures["accepted"] = sum(one.draft_n_accepted for one in told) / drafted
-    return figures
+    return figures | _by_length(told)
+
+
+def _by_length(told: Sequence[Timings]) -> dict[str, float]:
+    rates: dict[str, list[float]] = {}
+    for one in told:
+        least = 1 << max((one.prompt_n + one.cache_n).bit_length() - 1, 0)
+        rates.setdefault(f"{LENGTH}{least}", []).append(_rate(one.predicted_n, one.predicted_ms))
+    return {name: median(some) for name, some in rates.items()}
 
 
 def _rate(tokens: int, milliseconds: float) -> float:
