@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from functools import partial
+from itertools import chain, count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
 
@@ -46,12 +47,17 @@ from fleet.profiles.kinds import ConversationProfile, Deployment, WorkloadProfil
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from fleet.bench.summarise import Summary
     from fleet.deploy.bring_up import Progress
 
 app = typer.Typer(cls=DefaultCommand)
 
 STANDARD_TALKS = "P0,P1,P2"
 LOAD_REQUESTS = 32
+CONDITIONS = (
+    "Only these conditions: C0 without a prompt cache, C1 with it, C2 with it and speculation, "
+    "C3 with it and priming"
+)
 
 Out = Annotated[
     Path | None, typer.Option("--out", metavar="DIR", help="Results folder; gone on with if there")
@@ -65,7 +71,7 @@ def bench(
         typer.Argument(metavar="NAME", autocompletion=profile_names("deployment")),
     ],
     suite: Annotated[str, typer.Option(help=", ".join(SUITES))] = "conversation",
-    only: Annotated[str, typer.Option(metavar="C0,C1,...", help="Only these conditions")] = "",
+    only: Annotated[str, typer.Option(metavar="C0,C1,...", help=CONDITIONS)] = "",
     condition: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME:KEY=VALUE,...", help="One more condition; may be repeated"),
@@ -97,6 +103,8 @@ def bench(
     With `--suite window`, NAME is a running deployment, or the URL of any server.
     """
     options = dict(locals())
+    if users is not None and rate is not None:
+        raise typer.BadParameter("give `--users` or `--rate`, not both")
     run = _import if import_ else _SUITES.get(suite)
     if run is None:
         raise UserError(f"no suite `{suite}`", where="--suite", fix=f"one of {', '.join(SUITES)}")
@@ -158,7 +166,7 @@ def _conversation(options: Mapping[str, Any], folder: ResultsFolder, tell: Progr
         machine=probe_host(rim.commands, LOCAL),
         tell=tell,
     )
-    return conversation_json(summary, folder.path), partial(print_conversation, summary)
+    return conversation_json(summary, folder.path), _shown(summary, folder)
 
 
 def _window(options: Mapping[str, Any], folder: ResultsFolder, tell: Progress) -> Answer:
@@ -218,7 +226,13 @@ def _raw(options: Mapping[str, Any], folder: ResultsFolder, tell: Progress) -> A
 
 def _import(options: Mapping[str, Any], folder: ResultsFolder, _: Progress) -> Answer:
     summary = import_conversations(Path(_only_name(options)), folder=folder)
-    return conversation_json(summary, folder.path), partial(print_conversation, summary)
+    return conversation_json(summary, folder.path), _shown(summary, folder)
+
+
+def _shown(summary: Summary, folder: ResultsFolder) -> Callable[[], None]:
+    run = folder.read_run() or {}
+    legend = {each["name"]: each.get("meaning", "") for each in run.get("conditions", ())}
+    return partial(print_conversation, summary, legend)
 
 
 _SUITES = {"conversation": _conversation, "window": _window, "load": _load, "raw": _raw}
@@ -263,5 +277,14 @@ def _workload(options: Mapping[str, Any], deployment: Deployment) -> WorkloadPro
 
 
 def _folder(out: Path | None, names: Sequence[str], suite: str) -> ResultsFolder:
+    """Return `out`, else the default folder: a fresh one where a run cannot be gone on with."""
+    if out is not None:
+        return ResultsFolder(path=out)
     stem = "+".join(Path(name).stem for name in names)
-    return ResultsFolder(path=out or state_folder() / "bench" / f"{stem}-{suite}")
+    path = state_folder() / "bench" / f"{stem}-{suite}"
+    if suite == "conversation":
+        return ResultsFolder(path=path)
+    more = (path.with_name(f"{path.name}-{number}") for number in count(2))
+    return ResultsFolder(
+        path=next(each for each in chain([path], more) if not (each / "run.json").exists())
+    )

@@ -9,7 +9,7 @@ from fleet.cli.output import console, print_table
 from fleet.report.words import in_unit, number, percent, value_and_interval
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from fleet.bench.compare import Comparison
@@ -32,8 +32,8 @@ def conversation_json(summary: Summary, folder: Path) -> dict[str, Any]:
     }
 
 
-def print_conversation(summary: Summary) -> None:
-    """Print totals and gains of a conversation run."""
+def print_conversation(summary: Summary, legend: Mapping[str, str]) -> None:
+    """Print totals and gains of a conversation run; `legend` says what a condition is."""
     print_table(
         ("condition", "turns>", "processed>", "cached>", "prefill s>", "decode s>", "PP tok/s>",
          "TG tok/s>", "TTFT ms>", "accepted>"),
@@ -44,6 +44,9 @@ def print_conversation(summary: Summary) -> None:
             for t in summary.totals
         ],
     )  # fmt: skip
+    told = [f"{name}: {legend[name]}" for name in summary.conditions if legend.get(name)]
+    if told:
+        console.print("; ".join(told), markup=False, soft_wrap=True)
     console.print()
     print_table(
         ("against", "figure", "value>", "95% interval>"),
