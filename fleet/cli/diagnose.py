@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fleet.cli.readable_errors import write_out
 from fleet.diagnose.compare_runs import Comparison, compare_runs
 from fleet.diagnose.diagnosis import Diagnosis, diagnose_log
 from fleet.diagnose.diagnosis_json import comparison_json, diagnosis_json
@@ -93,4 +93,4 @@ def _leave_compared(found: Diagnosis, comparison: Comparison, as_json: bool) -> 
 
 def _print(answer: Mapping[str, Any] | str) -> None:
     text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-    sys.stdout.write(text + "\n")
+    write_out(text + "\n")

@@ -11,20 +11,31 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from fleet.cli.readable_errors import drop_stdout, write_out
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 # a pipe has no width: tables are then as wide as their longest lines need
 _WIDE = 200
 
-console = Console(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
+
+class _Answer(Console):
+    """A console that goes on when its reader has left, so that the exit code is the verdict's."""
+
+    def on_broken_pipe(self) -> None:
+        """Print no more."""
+        drop_stdout()
+
+
+console = _Answer(highlight=False, width=None if sys.stdout.isatty() else _WIDE)
 notes = Console(stderr=True, highlight=False, width=None if sys.stderr.isatty() else _WIDE)
 
 
 def print_json(document: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON
     """Print one JSON document on stdout."""
     text = json.dumps(document, ensure_ascii=False, default=_plain, indent=indent)
-    sys.stdout.write(text + "\n")
+    write_out(text + "\n")
 
 
 def note(text: str) -> None:
@@ -54,8 +65,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
         return
     with console.capture() as captured:
         console.print(made, markup=False)
-    for line in captured.get().splitlines():
-        console.file.write(line.rstrip() + "\n")
+    write_out("".join(line.rstrip() + "\n" for line in captured.get().splitlines()))
 
 
 def progress() -> Progress:

@@ -55,6 +55,7 @@ def readable_errors(*, as_json: bool, words: Sequence[str]) -> Iterator[None]:
     except SystemExit as ended:
         if isinstance(ended.__context__, BrokenPipeError):  # seen by typer first
             _leave_without_reader()
+        _flush(as_json=as_json)
         raise
     except Exception as error:  # noqa: BLE001 - anything else is our bug, and said so
         _leave(_explained(error) or _bug(error, words), as_json=as_json)
@@ -64,7 +65,7 @@ def _leave(error: FleetError, *, as_json: bool) -> NoReturn:
     try:
         _say(error, as_json=as_json)
     except OSError:  # a full disk behind stdout, or nobody there to read
-        _drop_stdout()
+        drop_stdout()
     raise SystemExit(error.exit_code) from None
 
 
@@ -78,13 +79,31 @@ def _say(error: FleetError, *, as_json: bool) -> None:
     sys.stdout.flush()
 
 
+def _flush(*, as_json: bool) -> None:
+    """Write what is left; a verdict keeps its exit code when nobody reads it to its end."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_stdout()
+    except OSError as error:
+        _leave(_outside(error), as_json=as_json)
+
+
 def _leave_without_reader() -> NoReturn:
     """End well: whoever read stdout has seen enough (`fleet logs | head`)."""
-    _drop_stdout()
+    drop_stdout()
     raise SystemExit(0) from None
 
 
-def _drop_stdout() -> None:
+def write_out(text: str) -> None:
+    """Write an answer on stdout; whether somebody reads it decides nothing."""
+    try:
+        sys.stdout.write(text)
+    except BrokenPipeError:
+        drop_stdout()
+
+
+def drop_stdout() -> None:
     """Point stdout elsewhere, so that the flush at exit does not fail as well."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -26,6 +26,12 @@ def test_a_reader_that_leaves_ends_the_program_well(words: str) -> None:
     assert shell(f"{FLEET} {words} | head -c 1 >/dev/null") == (0, "", "")
 
 
+@pytest.mark.parametrize("more", ["", " --json"])
+def test_a_verdict_keeps_its_code_when_its_reader_leaves(more: str) -> None:
+    words = f"fit llama3.1-8b --on gpu-8gb --ctx 32768{more}"
+    assert shell(f"{FLEET} {words} | true; exit ${{PIPESTATUS[0]}}") == (4, "", "")
+
+
 @pytest.mark.parametrize("closed", ["<&- >/dev/null", ">&-", "2>&- >/dev/null", "<&- >&- 2>&-"])
 def test_runs_without_a_stream(closed: str) -> None:
     assert shell(f"{FLEET} list {closed}") == (0, "", "")
