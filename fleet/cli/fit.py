@@ -12,13 +12,14 @@ import typer
 
 from fleet.cli.load import load_library
 from fleet.cli.options import Json, Profiles
-from fleet.cli.output import print_json
+from fleet.cli.output import note, print_json
 from fleet.compiler.host_from_hardware import host_from_hardware
-from fleet.compiler.memory.advice import advise, longest_context
+from fleet.compiler.memory.advice import STEP, advise, longest_context
 from fleet.compiler.memory.answer_cases import answer_case
 from fleet.compiler.memory.fit import fit
 from fleet.compiler.memory.plan_memory import plan_memory
 from fleet.compiler.memory.question import MemoryQuestion
+from fleet.compiler.memory.refusals import VLLM_TYPES
 from fleet.compiler.memory.say_fit import as_json
 from fleet.effects.commands import LocalCommands
 from fleet.effects.files import write_atomically
@@ -29,6 +30,7 @@ from fleet.facts.architecture_records import (
     record_lines,
     with_quant,
 )
+from fleet.facts.ggml_types import CACHE_TYPES, IK_CACHE_TYPES
 from fleet.observe.probe_host import probe_host
 from fleet.observe.read_model import read_model_config, read_model_file
 from fleet.profiles.kinds import HardwareProfile, ModelProfile
@@ -70,7 +72,7 @@ def fit_command(
         str | None, typer.Option(help="Experts on the host: a number of layers, or all")
     ] = None,
     draft: Annotated[str | None, typer.Option(help="Draft model: profile, record or GGUF")] = None,
-    draft_tokens: Annotated[int, typer.Option(help="Drafts whose state is kept")] = 0,
+    draft_tokens: Annotated[int, typer.Option(min=0, help="Drafts whose state is kept")] = 0,
     mmproj: Annotated[Path | None, typer.Option(help="Projector file")] = None,
     swa_full: Annotated[bool, typer.Option("--swa-full", help="Whole sliding windows")] = False,
     plot: Annotated[Path | None, typer.Option(help="Write a plot: .svg or .png")] = None,
@@ -91,8 +93,8 @@ def fit_command(
         unified=kv_unified,
         batch=_positive(batch, "--batch"),
         ubatch=_positive(ubatch, "--ubatch"),
-        type_k=cache_type_k,
-        type_v=cache_type_v,
+        type_k=_cache_type(cache_type_k, "--cache-type-k"),
+        type_v=_cache_type(cache_type_v, "--cache-type-v"),
         flash_attention=_flash(flash_attn),
         devices=0 if gpu_layers == "0" else len(host.gpus),
         gpu_layers=_layers(gpu_layers, "--gpu-layers"),
@@ -107,6 +109,7 @@ def fit_command(
         backend=host.gpus[0].backend if host.gpus else "cpu",
     )
     question = replace(asked, context=_context(asked, ctx, host, longest=max_ctx))
+    _tell_limits(question, cpu_moe, longest=max_ctx)
     plan = plan_memory(question)
     verdict = fit(plan, host)
     if plot is not None:
@@ -211,6 +214,24 @@ def _positive(value: int, where: str) -> int:
     if value < 1:
         raise UserError(f"{value} is not positive", where=where, fix="1 or more")
     return value
+
+
+def _cache_type(word: str, where: str) -> str:
+    """Return a type that some engine has; whether this one takes it is the plan's to say."""
+    known = list(dict.fromkeys([*CACHE_TYPES, *IK_CACHE_TYPES, *VLLM_TYPES]))
+    if word not in known:
+        fix = near(word, known, ", ".join(known))
+        raise UserError(f"`{word}` is no type of a cache", where=where, fix=fix)
+    return word
+
+
+def _tell_limits(question: MemoryQuestion, cpu_moe: str | None, *, longest: bool) -> None:
+    """Note what bounds the answer other than memory, and what was asked for nothing."""
+    model, slots = question.model, 1 if question.unified else question.parallel
+    if longest and question.context + STEP > model.n_ctx_train * slots:
+        note(f"the limit is what {model.name} was trained for, {model.n_ctx_train} tokens a slot")
+    if cpu_moe not in {None, "0"} and not model.n_expert:
+        note(f"{model.name} has no experts: `--cpu-moe` changes nothing")
 
 
 def _flash(word: str) -> bool:

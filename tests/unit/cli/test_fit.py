@@ -192,3 +192,27 @@ def test_cases_come_through_a_pipe_too() -> None:
     os.close(reads)
     assert result.exit_code == 0
     assert json.loads(result.stdout)["id"] == "a"
+
+
+def test_what_no_engine_knows_is_the_users_mistake() -> None:
+    code, error = run("qwen2.5-7b", "--on", "gpu-8gb", "--cache-type-k", "foo")
+
+    assert (code, error.where) == (3, "--cache-type-k")
+    words = ["qwen2.5-7b", "--on", "gpu-8gb", "--draft-tokens", "-4"]
+    assert CliRunner().invoke(app, words).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("qwen2.5-7b", "--on", "epyc-9175f", "--max-ctx"), "was trained for"),
+        (("llama3.1-8b", "--on", "gpu-8gb", "--max-ctx"), ""),
+        (("qwen2.5-7b", "--on", "gpu-8gb", "--ctx", "4096", "--cpu-moe", "all"), "no experts"),
+    ],
+)
+def test_what_bounds_the_answer_besides_memory_is_noted(words: tuple[str, ...], said: str) -> None:
+    result = CliRunner().invoke(app, [*words, "--json"])
+
+    assert json.loads(result.stdout)["refused"] is None
+    assert said in result.stderr
+    assert bool(said) == bool(result.stderr)
