@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fleet.cli.ask import confirm_changes
-from fleet.cli.load import load_deployment
+from fleet.cli.load import load_deployment, words_of
 from fleet.cli.options import Json, Name, Profiles, Sets, Yes
 from fleet.cli.output import console, note, print_json, print_table
 from fleet.cli.progress_line import progress_line
@@ -139,10 +139,12 @@ def _options(
 
 
 def _bring_up(options: UpOptions) -> BroughtUp:
-    origin = options.origin or Origin(name="")
+    said = options.origin or Origin(name="")
+    origin, library = words_of(said.name, profiles=said.profiles, sets=said.sets)
     deployment = load_deployment(
-        origin.name, profiles=origin.profiles, sets=origin.sets, runtime=options.runtime
+        origin.name, sets=origin.sets, runtime=options.runtime, library=library
     )
+    options = replace(options, origin=origin)
     with progress_line() as progress:
         done = bring_up(deployment, rim=Rim(), options=options, progress=progress)
     for warning in done.warnings:

@@ -17,6 +17,7 @@ from fleet.deploy.find_hung import replace_hung
 from fleet.deploy.generations import (
     Generation,
     Origin,
+    Record,
     deployment_folder,
     read_generations,
     read_record,
@@ -188,8 +189,17 @@ def start_generation(
             write_record(rim.folders, record)  # a full disk says so before anything is stopped
         return work.replace_all(
             made, work.mine(name), bound_s=load_bound(0, None),
-            finish=lambda: work.record(name, made.number, origin=origin),
+            finish=lambda: work.record(
+                name, made.number, origin=origin, rolled_back=is_rollback(record, made)
+            ),
         )  # fmt: skip
+
+
+def is_rollback(before: Record | None, made: Generation) -> bool:
+    """Whether `made` is wanted in place of what the profile says; a restart changes nothing."""
+    if before is None:
+        return False
+    return before.rolled_back or made.number != before.generation
 
 
 def ask(changes: Sequence[Change], options: UpOptions) -> None:
@@ -278,7 +288,7 @@ def _kept_generation(prepared: Prepared, change: Change, work: LocalWork) -> Gen
 
 def _next_generation(prepared: Prepared, changes: Sequence[Change], work: LocalWork) -> Generation:
     kept = read_generations(work.rim.folders, prepared.deployment.name)
-    used = [each.number for each in kept]
+    used = [each.number for each in kept if each.ready]  # one that never served gives its number
     used += [change.old.generation for change in changes if change.old is not None]
     return _generation(prepared, max(used, default=0) + 1, work)
 

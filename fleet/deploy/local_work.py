@@ -93,13 +93,15 @@ class LocalWork:
             clock=self.rim.clock, progress=self.progress, bound_s=bound_s,
         )  # fmt: skip
 
-    def record(self, name: str, generation: int, *, origin: Origin | None) -> None:
+    def record(
+        self, name: str, generation: int, *, origin: Origin | None, rolled_back: bool = False
+    ) -> None:
         """Write down that `generation` is wanted."""
         write_record(
             self.rim.folders,
             Record(
                 deployment=name, wanted="up", runtime=self.runtime, generation=generation,
-                at=self.rim.clock.now().isoformat(), origin=origin,
+                at=self.rim.clock.now().isoformat(), origin=origin, rolled_back=rolled_back,
             ),
         )  # fmt: skip
 

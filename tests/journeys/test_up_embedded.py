@@ -113,9 +113,10 @@ def test_a_change_asks_then_replaces_and_rolls_back(model: Path, port: int) -> N
     assert back.json["generation"] == 1
     history = fleet("history", "tiny", "--json").json["generations"]
     assert [(each["generation"], each["current"]) for each in history] == [(1, True), (2, False)]
-    drift = fleet("status", "tiny", "--json")
-    assert drift.code == 1
-    assert {each["setting"] for each in drift.json["servers"][0]["drift"]} == {"batch_size"}
+    assert fleet("status", "tiny", "--json").code == 0  # what was gone back to is wanted now
+    forth = fleet("plan", "tiny", "--json")  # known by its name since it was brought up
+    assert forth.code == 1
+    assert "batch_size" in forth.json["changes"][0]["why"]
 
 
 def test_plan_and_dry_run_change_nothing(model: Path, port: int, home: Path) -> None:
@@ -146,6 +147,10 @@ def test_a_start_that_fails_puts_the_old_generation_back(
     assert "generation 1 serves again" in failed.error["message"]
     (server,) = fleet("status", "tiny", "--json").json["servers"]
     assert (server["generation"], server["health"]) == (1, "ready")
+
+    again = fleet("up", "tiny", "--set", "batch_size=256", "--yes", "--json")
+    assert again.code == 0, again.out
+    assert again.json["servers"][0]["generation"] == 2  # the one that failed took no number
 
 
 def test_a_taken_port_is_named_with_who_has_it(model: Path, home: Path) -> None:
