@@ -231,7 +231,7 @@ def _tell_limits(question: MemoryQuestion, cpu_moe: str | None, *, longest: bool
     if longest and question.context + STEP > model.n_ctx_train * slots:
         note(f"the limit is what {model.name} was trained for, {model.n_ctx_train} tokens a slot")
     if cpu_moe not in {None, "0"} and not model.n_expert:
-        note(f"{model.name} has no experts: `--cpu-moe` changes nothing")
+        note(f"no experts of {model.name} are known: `--cpu-moe` changes nothing")
 
 
 def _flash(word: str) -> bool:

@@ -100,7 +100,7 @@ class ProfileLibrary:
         """Return the profile of that class and name.
 
         Raises `UserError` for an unknown name (with the near one; `where` says who asked)
-        and `BadProfile` for a file that is wrong.
+        and `BadProfile` for a file that is wrong, so wrong that it is not listed, too.
         """
         profile = self.profile(_KIND_OF[wanted], name, where=where)
         assert isinstance(profile, wanted)  # noqa: S101 - the entry's kind is the file's own
@@ -110,6 +110,7 @@ class ProfileLibrary:
         """Return the profile of that kind and name, as `find` does."""
         entry = self._entries.get((kind, name))
         if entry is None:
+            self._refuse_broken(name)
             raise self._unknown(kind, name, where)
         profile = self._parsed.get((kind, name))
         if profile is None:
@@ -126,6 +127,14 @@ class ProfileLibrary:
         ]
         return tuple(sorted(found, key=lambda tuned: tuned.date, reverse=True))
 
+    def _refuse_broken(self, name: str) -> None:
+        """Raise `BadProfile` for a file called `name`, or naming itself so, that is no profile."""
+        listed = {entry.file for entry in self._entries.values()} | self.repeated.keys()
+        for source in self.sources:
+            named = name.encode() in {value for key, value in _head(source) if key == b"name"}
+            if source.file not in listed and (named or _stem(source.file) == name):
+                parse_profile(source.content, file=source.file)
+
     def _unknown(self, kind: Kind, name: str, where: str | None) -> UserError:
         near = self.near(kind, name)
         others = [entry.kind for entry in self._entries.values() if entry.name == name]
@@ -137,6 +146,10 @@ class ProfileLibrary:
 
 def _folder(file: str) -> str:
     return file.rpartition("/")[0]
+
+
+def _stem(file: str) -> str:
+    return file.rsplit("/", 1)[-1].rsplit(".", 1)[0]
 
 
 def _entry(source: ProfileSource) -> Entry | None:
@@ -152,10 +165,9 @@ def _entry(source: ProfileSource) -> Entry | None:
     if kind not in kinds.KINDS:
         return None
     known: Kind = kind
-    stem = source.file.rsplit("/", 1)[-1].rsplit(".", 1)[0]
     return Entry(
         kind=known,
-        name=head.get("name", stem),
+        name=head.get("name", _stem(source.file)),
         file=source.file,
         layer=source.layer,
         source=source,
