@@ -82,9 +82,11 @@ class LocalWork:
     def start(self, launch: LaunchConfig, made: Generation, *, bound_s: float) -> Ready:
         """Start one server and wait until it is ready."""
         if port_taken(launch.bind, launch.port):
-            who = listener(launch.port) or "another process"
-            message = f"port {launch.port} on {launch.bind} is taken by {who}"
-            fix = f"end it, or choose another port: `--set port={launch.port + 1}`"
+            ours = self._on_port(launch.port)
+            who = f"the deployment `{ours}`" if ours else listener(launch.port)
+            message = f"port {launch.port} on {launch.bind} is taken by {who or 'another process'}"
+            end = f"`fleet down {ours}`" if ours else "end it"
+            fix = f"{end}, or choose another port: `--set port={launch.port + 1}`"
             raise OutsideError(message, where=launch.deployment, fix=fix)
         self.progress(f"starting {launch.server} ({launch.engine} {launch.build or ''})")
         server = self.host.start(launch, generation=made.number)
@@ -92,6 +94,20 @@ class LocalWork:
             launch, server, host=self.host, client=self.client(launch, server.asked_at or ""),
             clock=self.rim.clock, progress=self.progress, bound_s=bound_s,
         )  # fmt: skip
+
+    def _on_port(self, port: int) -> str | None:
+        """Return the deployment of fleet's own that listens on `port` here."""
+        hosts = (self.host, local_host("embedded", self.rim))
+        return next(
+            (
+                server.deployment
+                for host in hosts
+                for server in host.running()
+                if server.state in {"starting", "running"}
+                and (server.url or "").endswith(f":{port}")
+            ),
+            None,
+        )
 
     def record(
         self, name: str, generation: int, *, origin: Origin | None, rolled_back: bool = False

@@ -87,9 +87,31 @@ def _judge(launch: LaunchConfig, old: RunningServer | None) -> tuple[Action, str
 
 def _difference(launch: LaunchConfig, old: RunningServer) -> str:
     found = drift(launch, old)
-    if not found:
-        return "its launch differs"
-    return ", ".join(f"{each.setting}: {each.running} -> {each.wanted}" for each in found)
+    told = [f"{each.setting}: {each.running} -> {each.wanted}" for each in found]
+    return ", ".join(told or _words_apart(old.argv, launch.argv)) or "its launch differs"
+
+
+def _words_apart(old: Sequence[str], new: Sequence[str]) -> list[str]:
+    """Return the options in which two argument lists differ, where no setting tells."""
+    have, want = _options(old), _options(new)
+    return [
+        f"`{name}`: {have.get(name, 'not given')} -> {want.get(name, 'not given')}"
+        for name in dict.fromkeys([*have, *want])
+        if have.get(name) != want.get(name)
+    ]
+
+
+def _options(argv: Sequence[str]) -> dict[str, str]:
+    """Return each option with the words behind it, `on` where none is."""
+    found: dict[str, list[str]] = {}
+    name = ""
+    for word in argv:
+        if word.startswith("-") and not word[1:2].isdigit():
+            name = word
+            found.setdefault(name, [])
+        else:
+            found.setdefault(name, []).append(word)
+    return {name: " ".join(words) or "on" for name, words in found.items()}
 
 
 def _stop(server: RunningServer) -> Change:

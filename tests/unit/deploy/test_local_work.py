@@ -83,3 +83,25 @@ def test_what_served_before_serves_again(
         work.replace_all(both[next_one - 1], work.mine("d"), bound_s=1, finish=lambda: None)
 
     assert [each.generation for each in place.serves] == serves
+
+
+def test_a_port_that_a_deployment_of_our_own_has_is_named_by_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rim = Rim(folders=Folders(config=tmp_path, state=tmp_path, cache=tmp_path))
+    place: Any = OneServer(None)
+    place.serves = [
+        RunningServer(
+            deployment="other", server="main", host="local", state="running", generation=1,
+            digest="x", url=f"http://127.0.0.1:{LAUNCH.port}",
+        )
+    ]  # fmt: skip
+    monkeypatch.setattr(local_work, "local_host", lambda *_: place)
+    monkeypatch.setattr(local_work, "port_taken", lambda *_: True)
+    work = LocalWork(rim=rim, progress=lambda _: None, host=place, runtime="embedded")
+    made = Generation(number=1, at="", runtime="embedded", launches=(LAUNCH,))
+
+    with pytest.raises(OutsideError, match="taken by the deployment `other`") as caught:
+        work.start(LAUNCH, made, bound_s=1)
+
+    assert "fleet down other" in (caught.value.fix or "")

@@ -50,6 +50,15 @@ def test_another_launch_replaces_and_says_which_settings_differ() -> None:
     assert change.why == "ctx_size: 512 -> 1024"
 
 
+def test_another_port_or_address_is_named_where_no_setting_differs() -> None:
+    old = launch(argv=("--port", "80", "--temp", "-1", "--jinja"))
+    wanted = launch(argv=("--port", "81", "--temp", "-1", "--jinja", "--host", "::1"))
+
+    (change,) = plan_changes([wanted], [running(old, argv=old.argv)])
+
+    assert change.why == "`--port`: 80 -> 81, `--host`: not given -> ::1"
+
+
 def test_a_dead_server_is_replaced_without_disturbing_anyone() -> None:
     dead = running(launch(), state="failed", exit_code=137)
 
