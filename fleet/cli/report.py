@@ -15,7 +15,7 @@ app = typer.Typer()
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A results folder")],
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Of a bench, or of tune studies")],
     as_json: Json = False,
 ) -> None:
     """Write DIR/report.html, .md, .csv and DIR/plots/, and print the page's path."""

@@ -10,6 +10,7 @@ from fleet.report.plots import points
 from fleet.report.words import number, percent
 from fleet.tune.measure_server import shown
 from fleet.tune.pareto_front import pareto_front
+from fleet.tune.speculation_by_length import speculation_by_length
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,7 +55,9 @@ def study_page(summary: StudySummary, *, name: str) -> Page:
         sections=(
             Section(title="Result", blocks=(_settings(summary),)),
             Section(title="Trials", blocks=(*_drawings(summary, unit), _trials(summary, unit))),
-            Section(title="What each setting brings", blocks=(_effects(summary),)),
+            Section(
+                title="What each setting brings", blocks=(_effects(summary), *_by_length(summary))
+            ),
             Section(title="Rejected, and why", blocks=_rejected(summary)),
             Section(title="Method and caveats", blocks=(Bullets(items=_METHOD),)),
         ),
@@ -156,6 +159,11 @@ def _effects(summary: StudySummary) -> Block:
             for effect in summary.effects
         ),
     )  # fmt: skip
+
+
+def _by_length(summary: StudySummary) -> list[Block]:
+    said = speculation_by_length(summary.trials, default=summary.default, best=summary.best)
+    return [Text(text=said[0].upper() + said[1:] + ".")] if said else []
 
 
 def _rejected(summary: StudySummary) -> tuple[Block, ...]:

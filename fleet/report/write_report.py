@@ -19,7 +19,10 @@ from fleet.errors import UserError
 from fleet.report.conversation_page import ConversationRun, conversation_page
 from fleet.report.load_page import load_page, raw_page
 from fleet.report.page import Page, render_html, render_markdown
+from fleet.report.study_page import study_page, study_rows
 from fleet.report.window_page import window_page
+from fleet.tune.candidate_space import METRICS
+from fleet.tune.tune_deployment import read_study_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,16 +42,14 @@ class Written:
 def write_report(path: Path) -> Written:
     """Write `report.html`, `.md`, `.csv` and `plots/` into the results folder `path`.
 
+    A folder of tune studies (`tune/NAME` of the state folder) gets the page of the newest.
+
     Raises `UserError` for a folder that holds no results, `OutsideError` for a full disk.
     """
     began = time.perf_counter()
     folder = ResultsFolder(path=path)
     run = folder.read_run()
-    if run is None:
-        raise UserError(
-            "there are no results here", where=str(path), fix="name the `--out` folder of a bench"
-        )
-    page, rows = _READERS[run["suite"]](folder)
+    page, rows = _study(path) if run is None else _READERS[run["suite"]](folder)
     return write_page(page, path, rows=rows, began=began)
 
 
@@ -117,6 +118,18 @@ def _raw(folder: ResultsFolder) -> tuple[Page, Sequence[Mapping[str, object]]]:
     kept = ("prompt", "generated", "depth", "mean", "spread", "build")
     table = [{name: getattr(row, name) for name in kept} for row in rows]
     return raw_page(folder.read_run() or {}, rows), table
+
+
+def _study(path: Path) -> tuple[Page, Sequence[Mapping[str, object]]]:
+    """Return the page of the folder's newest study."""
+    logs = [(file, metric) for metric in METRICS if (file := path / f"{metric}.jsonl").is_file()]
+    if not logs:
+        fix = "name the `--out` folder of a bench, or that of a study"
+        raise UserError("there are no results here", where=str(path), fix=fix)
+    file, metric = max(logs, key=lambda log: log[0].stat().st_mtime)
+    name = path.resolve().name
+    summary = read_study_log(file, name, metric).summary
+    return study_page(summary, name=name), study_rows(summary)
 
 
 _READERS: Mapping[str, Callable[[ResultsFolder], tuple[Page, Sequence[Mapping[str, object]]]]] = {

@@ -220,7 +220,11 @@ class ReadStudy:
 
 def read_study(rim: Rim, name: str, metric: Metric) -> ReadStudy:
     """Return the newest study of `name` for `metric` as its log tells it. Raises `UserError`."""
-    path = study_path(rim, name, metric)
+    return read_study_log(study_path(rim, name, metric), name, metric)
+
+
+def read_study_log(path: Path, name: str, metric: Metric) -> ReadStudy:
+    """Return the newest study of the log at `path`, as `read_study` does."""
     logged = TrialLog(path=path).newest()
     if logged is None or not logged.trials:
         fix = f"`fleet tune {name} --metric {metric}` makes one"
