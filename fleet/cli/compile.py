@@ -16,6 +16,7 @@ from fleet.cli.output import notes, print_json
 from fleet.compiler.compare_builds import differences
 from fleet.compiler.compile_deployment import compile_deployment
 from fleet.compiler.dialects.environment import as_environment
+from fleet.deploy.model_files import read_model
 from fleet.effects.commands import LocalCommands
 from fleet.effects.files import read_given_text
 from fleet.effects.folders import cache_folder
@@ -24,6 +25,7 @@ from fleet.facts.known_builds import build_facts, known_llama_cpp_builds
 from fleet.facts.parse_help import parse_help, with_number
 from fleet.observe.probe_engine import probe_image
 from fleet.observe.probe_host import probe_host
+from fleet.profiles.model_file import is_model
 from fleet.render.podman_line import podman_line
 
 if TYPE_CHECKING:
@@ -64,6 +66,8 @@ def compile_command(
 ) -> None:
     """Print the launch configurations of a deployment; needs neither podman nor host."""
     deployment = load_deployment(name, profiles=profiles or (), sets=sets or ())
+    if is_model(name) and Path(deployment.model.path or "").is_file():
+        read_model(Path(deployment.model.path or ""))  # a file that is here is a model's
     choice = BuildChoice(build=build, image=image, help_file=help_file)
     launches = compile_for(deployment, choice)
     if as_json:

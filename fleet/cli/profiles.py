@@ -9,7 +9,7 @@ import typer
 
 from fleet.cli.load import absolute_model, load_library
 from fleet.cli.options import Json, Profiles, kind_names, profile_names
-from fleet.cli.output import console, print_json, print_table
+from fleet.cli.output import console, note, print_json, print_table
 from fleet.cli.validate_files import validate_files
 from fleet.effects.files import write_atomically
 from fleet.effects.folders import config_folder
@@ -98,6 +98,8 @@ def init(
     target = to or config_folder() / "profiles" / f"{name}.yaml"
     library = load_library(profiles or ())
     written = absolute_model(model) if is_model(model) else model
+    known = library.entries("deployment")
+    before = next((each for each in known if each.name == name), None)
     text = new_deployment(library, name=name, model=written, hardware=hardware)
     if target.exists():
         fix = "edit it, or write another with `--to FILE`"
@@ -107,6 +109,8 @@ def init(
         print_json({"deployment": name, "file": str(target)})
     else:
         console.print(f"wrote {target}", markup=False)
+    if before is not None:
+        note(f"it hides the deployment `{name}` of {before.file}")
 
 
 def _kind(word: str) -> Kind:

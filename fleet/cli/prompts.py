@@ -32,6 +32,7 @@ from fleet.errors import FleetError, UserError
 from fleet.facts.architecture_records import model_facts_from_record
 from fleet.facts.known_builds import build_facts
 from fleet.observe.engine_tokenizer import EngineTokenizer
+from fleet.profiles.model_file import HUGGING_FACE, is_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -200,6 +201,9 @@ def _reader(name: str | None, profiles: Sequence[str], running: ExitStack) -> Re
     if name is None:
         return Reader(tokenizer=Estimate(), memory=Memory())
     rim = Rim()
+    is_path = (is_model(name) or "/" in name) and not name.startswith(HUGGING_FACE)
+    if is_path and not Path(name).is_file():
+        raise UserError("no such file", where=name, fix="name a GGUF file or a deployment")
     deployment = load_deployment(name, profiles=profiles)
     settings = {key: setting.value for key, setting in deployment.settings.items()}
     facts, build = _facts(deployment.model, rim), _build(deployment)

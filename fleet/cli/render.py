@@ -69,6 +69,5 @@ def _write(folder: Path, artefacts: Sequence[Artefact]) -> list[str]:
     """Write each file; return the paths."""
     paths = [folder / artefact.path for artefact in artefacts]
     for path, artefact in zip(paths, artefacts, strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, artefact.text, mode=0o644)
     return [str(path) for path in paths]

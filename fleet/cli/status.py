@@ -91,7 +91,18 @@ def history(name: Name, as_json: Json = False) -> None:
         print_json({"generations": rows})
     else:
         columns = ("generation>", "digest", "at", "current")
-        print_table(columns, [[row[c.rstrip(">")] for c in columns] for row in rows])
+        print_table(
+            columns,
+            [
+                (made.number, made.digest, _to_the_second(made.at), "*" if row["current"] else "")
+                for made, row in zip(kept, rows, strict=True)
+            ],
+        )
+
+
+def _to_the_second(at: str) -> str:
+    """Return an ISO time in UTC as people read it."""
+    return f"{at[:19].replace('T', ' ')} UTC"
 
 
 def _seen(name: str, rim: Rim, *, named: bool) -> Sequence[Seen]:

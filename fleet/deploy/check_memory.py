@@ -53,9 +53,11 @@ def memory_checks(
 
 
 def _said(gap: Gap) -> str:
-    planned = f"{gap.planned:.2f}"
-    if gap.most is not None and gap.most > gap.planned:
-        planned += f" to {gap.most:.2f}"
+    planned, most = f"{gap.planned:.2f}", max(gap.most or 0, gap.planned)
+    if most > gap.planned:
+        planned = f"between {planned} and {most:.2f}"
+        if gap.planned <= gap.actual <= most:
+            return f"{gap.actual:.2f} MiB, as planned: {planned}"
     return f"{gap.actual:.2f} MiB, planned {planned} ({gap.share:.1%} apart)"
 
 

@@ -99,7 +99,8 @@ def _alive(seen: Seen, rim: Rim) -> Check:
         runtime: RuntimeName = "ansible" if server.host != LOCAL else _runtime_here(server)
         host = local_host(runtime, rim)
         failure = classify(tuple(host.logs(server)), server.exit_code)
-        message = f"{server.state}: {failure.message} {failure.line}".strip()
+        line = f"; its log: {failure.line}" if failure.line else ""
+        message = f"{server.state}: {failure.message}{line}"
     message = server.damage or message
     ok = live == seen.wanted_up and server.state != "unknown" and not server.damage
     return Check(name=f"{_who(server)}: process", ok=ok, message=message, fix=fix)

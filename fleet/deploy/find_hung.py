@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from fleet.deploy.generations import read_generations, read_record
@@ -44,7 +44,7 @@ def was_ready(server: RunningServer, name: str, rim: Rim) -> bool:
     record = read_record(rim.folders, name)
     if record is None or record.wanted != "up" or server.started_at is None:
         return False
-    if datetime.fromisoformat(record.at).timestamp() < server.started_at:
+    if datetime.fromtimestamp(server.started_at, UTC).isoformat() > record.at:
         return False
     kept = read_generations(rim.folders, name)
     made = next((each for each in kept if each.number == server.generation), None)

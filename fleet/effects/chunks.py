@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fleet.effects.files import is_endless
 from fleet.errors import UserError
 
 if TYPE_CHECKING:
@@ -18,13 +19,16 @@ CHUNK = 1 << 20
 def file_chunks(path: str) -> Iterator[bytes]:
     """Yield the bytes of `path` (`-` is standard input), a MiB at a time.
 
-    Raises `UserError` for a folder or an empty file, OSError as opening does.
+    Raises `UserError` for a folder, a pipe, a device or an empty file, OSError as opening does.
     """
     if path == "-":
         yield from _some(sys.stdin.buffer, path)
         return
     if Path(path).is_dir():
         raise UserError("this is a folder", where=path, fix="name one log file in it")
+    if is_endless(path):
+        fix = "pipe it in: `... | fleet diagnose -`"
+        raise UserError("is no ordinary file", where=path, fix=fix)
     with Path(path).open("rb") as file:
         yield from _some(file, path)
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet.errors import OutsideError, UserError
+from fleet.errors import FleetError, OutsideError, UserError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -123,7 +124,28 @@ def _append(descriptor: int, text: str) -> None:
     os.fsync(descriptor)
 
 
-def _cannot_write(path: Path, error: OSError) -> OutsideError:
+def file_for_folder(path: Path, error: OSError) -> UserError | None:
+    """Return what is wrong when a folder above `path` is a file; None for other errors."""
+    if error.errno not in {errno.EEXIST, errno.ENOTDIR}:
+        return None
+    above = next(
+        (each for each in path.parents if each.exists() and not each.is_dir()), path.parent
+    )
+    return UserError("is a file, a folder is wanted", where=str(above), fix="name another folder")
+
+
+def is_endless(path: Path | str) -> bool:
+    """Whether `path` is a pipe, a device or a socket, which may have no end."""
+    try:
+        mode = Path(path).stat().st_mode
+    except OSError:
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def _cannot_write(path: Path, error: OSError) -> FleetError:
+    if (wrong := file_for_folder(path, error)) is not None:
+        return wrong
     fixes = {
         errno.ENOSPC: "free some space, see `df -h`; `fleet prune` removes what fleet can spare",
         errno.EDQUOT: "free some space within your quota",

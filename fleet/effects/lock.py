@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from fleet.effects.files import file_for_folder
 from fleet.errors import LockHeld, OutsideError
 
 if TYPE_CHECKING:
@@ -26,12 +27,14 @@ def held(
     """Hold the lock file `path`; the kernel frees it when this process ends, however it ends.
 
     A second holder is told to `on_wait` and waited for at most `wait_s` seconds.
-    Raises `LockHeld` naming the owner.
+    Raises `LockHeld` naming the owner, `UserError` where a file is in place of the folder.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        if (wrong := file_for_folder(path, error)) is not None:
+            raise wrong from None
         message = f"cannot lock: {error.strerror or error}"
         fix = "check the folder's owner, mode and free space"
         raise OutsideError(message, where=str(path), fix=fix) from None

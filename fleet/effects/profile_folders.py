@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from fleet.effects.files import is_endless
 from fleet.effects.folders import config_folder
 from fleet.errors import OutsideError, UserError
 
@@ -41,6 +42,8 @@ def read_profile_folders(extra: Iterable[str | Path], shipped: Path) -> Iterator
 
 def read_profile_file(path: str | Path) -> bytes:
     """Return the bytes of one profile file; raises `UserError` when it is not one."""
+    if is_endless(path):
+        raise UserError("is no ordinary file", where=str(path), fix="save it as a file first")
     try:
         with Path(path).open("rb") as file:
             return file.read(_MOST_BYTES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.render.artefact import Artefact
+from fleet.shipped_files import shipped_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 SHARED = frozenset({"rpc", "tensor-parallel"})
 SPARK_GPU = "GB10"
+OWN = "${XDG_CONFIG_HOME:-~/.config}/fleet/profiles"
 
 
 class Remedy(NamedTuple):
@@ -131,8 +133,15 @@ def _everyday(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Itera
 def _rollout(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterator[str]:
     name = deployment.name
     yield "## Change something"
+    file = own_profile(deployment.place.file)
+    if file != deployment.place.file:
+        yield (
+            "The profile is one that fleet brings along, and an update would undo an edit of it:"
+            " a copy of the same name wins over it."
+        )
+        yield _block(f"mkdir -p {OWN}", f"cp {deployment.place.file} {file}")
     yield (
-        f"Edit the profile ({deployment.place.file}), look at the plan, then apply it."
+        f"Edit the profile ({file}), look at the plan, then apply it."
         + (
             f" Hosts change in batches of {deployment.batch}; the first batch that fails is put"
             " back to its previous generation and the rest is left alone. Where the memory holds"
@@ -142,15 +151,16 @@ def _rollout(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterat
         )
     )
     yield _block(
-        f"fleet validate {deployment.place.file}",
+        f"fleet validate {file}",
         f"fleet show {name} --why",
         f"fleet plan {name}",
         f"fleet up {name} --yes",
     )
     if any((each.image or "").startswith("localhost/") for each in launches):
         yield (
-            f"**A newer engine**: change `build` in {deployment.engine.place.file}, build the image"
-            " here (before the first `up` too), then apply it."
+            f"**A newer engine**: change `build` in {own_profile(deployment.engine.place.file)}"
+            f"{_copied(deployment.engine.place.file)}, build the image here (before the first `up`"
+            " too), then apply it."
         )
         yield _block(f"fleet build {name}", f"fleet plan {name}", f"fleet up {name} --yes")
     if deployment.topology in SHARED:
@@ -161,6 +171,16 @@ def _rollout(deployment: Deployment, launches: Sequence[LaunchConfig]) -> Iterat
         "When `status` says `tuned: stale`, the host, the engine's build or the model is no longer"
         " the one that was tuned for: the tuned settings are not used until it is tuned again."
     )
+
+
+def own_profile(file: str) -> str:
+    """Return where a profile is edited: a shipped one in a copy among the user's own."""
+    shipped = f"{shipped_folder('profiles')}/"
+    return f"{OWN}/{file.rpartition('/')[2]}" if file.startswith(shipped) else file
+
+
+def _copied(file: str) -> str:
+    return "" if own_profile(file) == file else f" (a copy of {file})"
 
 
 def _hosts(deployment: Deployment) -> Iterator[str]:

@@ -184,7 +184,7 @@ def test_a_real_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     fifo = tmp_path / "p.yaml"
     os.mkfifo(fifo)
     with subprocess.Popen(
-        [sys.executable, "-m", "fleet", "validate", str(fifo)],
+        [sys.executable, "-m", "fleet", "fit", "--cases", str(fifo)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
     ) as process:  # fmt: skip

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 import typer
@@ -15,6 +16,7 @@ from fleet.cli.load import load_deployment
 from fleet.cli.main import app
 from fleet.diagnose.finding_table import TABLE
 from fleet.render.runbook import Remedy, render_runbook
+from fleet.shipped_files import shipped_folder
 
 NAMES = ("spark-pair-v4-flash", "spark-pair-rpc", "deepseek-epyc", "demo", "qwen-8gb-32k")
 READ_ONLY = ("status", "plan", "show", "validate", "history", "doctor")
@@ -101,3 +103,19 @@ def test_its_read_only_commands_run() -> None:
             [sys.executable, "-m", "fleet", *words], capture_output=True, text=True, check=False
         )
         assert done.returncode in {0, 1, 3}, (words, done.stderr)
+
+
+def test_a_shipped_profile_is_copied_before_it_is_edited() -> None:
+    deployment = load_deployment("demo")
+    shipped = f"{shipped_folder('profiles')}/demo.yaml"
+    installed = replace(deployment, place=replace(deployment.place, file=shipped))
+    launches = compile_for(deployment, BuildChoice(build=None))
+
+    text = render_runbook(installed, launches).text
+
+    own = "${XDG_CONFIG_HOME:-~/.config}/fleet/profiles/demo.yaml"
+    assert f"cp {shipped} {own}" in text
+    assert f"Edit the profile ({own})" in text
+    assert (
+        f"Edit the profile ({deployment.place.file})" in render_runbook(deployment, launches).text
+    )
