@@ -154,7 +154,7 @@ def _seen(
     return Seen(
         server=server,
         health=_health(server, rim),
-        drift=drift(launch, server) if launch is not None and up else (),
+        drift=drift(launch, server) if launch is not None and up and not server.damage else (),
         tuned=_tuned(prepared),
         wanted_up=up,
     )
