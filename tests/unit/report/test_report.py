@@ -154,9 +154,15 @@ def test_says_when_an_answer_is_missing(tmp_path: Path) -> None:
 
 def test_a_disk_that_cannot_be_written_is_an_error_of_the_outside(tmp_path: Path) -> None:
     write_run(tmp_path, turns=1, repeats=1)
-    (tmp_path / "plots").write_text("a file where the folder should be")
+    (tmp_path / "report.html").mkdir()
 
     with pytest.raises(OutsideError):
+        write_report(tmp_path)
+
+    (tmp_path / "report.html").rmdir()
+    (tmp_path / "plots").write_text("a file where the folder should be")
+
+    with pytest.raises(UserError, match="a folder is wanted"):
         write_report(tmp_path)
 
 
