@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 Outcome = Literal["primed", "held", "restored", "not-needed", "cannot-help"]
 ANY_SLOT = -1
 SHORT_TAIL = 8  # tokens; what a request adds that only asks how much is reused
+JOIN = 16  # tokens that a text may lose where it meets the prefix
 CHOSEN: Mapping[Outcome, str] = {
     "primed": "primed", "held": "primed", "restored": "slot file", "not-needed": "default",
     "cannot-help": "none",
@@ -137,7 +138,7 @@ def prime(
             return _enough("restored", held)
     before = 0
     if look_before:
-        first, second = _look(server, messages, prefix, tokens, length)
+        first, second = _look(server, messages, prefix, tokens, length + JOIN)
         if second.enough:
             primed = first.enough and not _by_itself(prefix, memory)
             return _enough("held" if primed else "not-needed", (second,))

@@ -102,9 +102,11 @@ def with_tail(messages: Sequence[Mapping[str, str]], tail: str) -> list[dict[str
 
 
 def tail_text(server: PromptServer, seed: int, tokens: int) -> str:
-    """Return an ending of `seed`'s own of about that many tokens."""
+    """Return an ending of `seed`'s own of that many tokens or a few more."""
     words = math.ceil(tokens * SAMPLE / len(server.tokenize(_words(1, SAMPLE))))
-    return f"{seed} {_words(seed, words)}"
+    while len(server.tokenize(text := f"{seed} {_words(seed, words)}")) < tokens:
+        words += SAMPLE
+    return text
 
 
 def _words(seed: int, words: int) -> str:
