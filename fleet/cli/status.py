@@ -121,14 +121,13 @@ def _seen(name: str, rim: Rim, *, named: bool) -> Sequence[Seen]:
 def wanted_now(name: str, rim: Rim) -> Prepared | None:
     """Return what the profile says now, None when it cannot be told (said on stderr).
 
-    None too after a rollback: wanted is then the generation that was gone back to.
     Raises `UserError` for a name that is neither recorded nor a deployment.
     """
     record = read_record(rim.folders, name)
     if record is None:
         load_deployment(name, library=load_library())
         return None
-    if record.wanted == "down" or record.origin is None or record.rolled_back:
+    if record.wanted == "down" or record.origin is None:
         return None
     origin = record.origin
     try:

@@ -17,7 +17,6 @@ from fleet.deploy.find_hung import replace_hung
 from fleet.deploy.generations import (
     Generation,
     Origin,
-    Record,
     deployment_folder,
     read_generations,
     read_record,
@@ -189,17 +188,8 @@ def start_generation(
             write_record(rim.folders, record)  # a full disk says so before anything is stopped
         return work.replace_all(
             made, work.mine(name), bound_s=load_bound(0, None),
-            finish=lambda: work.record(
-                name, made.number, origin=origin, rolled_back=is_rollback(record, made)
-            ),
+            finish=lambda: work.record(name, made.number, origin=origin),
         )  # fmt: skip
-
-
-def is_rollback(before: Record | None, made: Generation) -> bool:
-    """Whether `made` is wanted in place of what the profile says; a restart changes nothing."""
-    if before is None:
-        return False
-    return before.rolled_back or made.number != before.generation
 
 
 def ask(changes: Sequence[Change], options: UpOptions) -> None:

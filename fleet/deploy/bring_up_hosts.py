@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fleet.deploy.ansible_host import group_of
 from fleet.deploy.api_keys import ensure_key
 from fleet.deploy.await_ready import Ready
-from fleet.deploy.bring_up import BroughtUp, UpOptions, ask, is_rollback, locked
+from fleet.deploy.bring_up import BroughtUp, UpOptions, ask, locked
 from fleet.deploy.distribute import distribute
 from fleet.deploy.find_hung import replace_hung
 from fleet.deploy.fit_hosts import check_fit_on_hosts
@@ -274,13 +274,12 @@ def _record(made: Generation, rim: Rim, options: UpOptions | None = None) -> Non
     name = made.launches[0].deployment
     before = read_record(rim.folders, name)
     origin = options.origin if options else before.origin if before else None
-    rolled_back = options is None and is_rollback(before, made)
     hosts = tuple(dict.fromkeys(launch.host for launch in made.launches))
     write_record(
         rim.folders,
         Record(
             deployment=name, wanted="up", runtime="ansible", generation=made.number,
-            at=_now(rim), origin=origin, hosts=hosts, rolled_back=rolled_back,
+            at=_now(rim), origin=origin, hosts=hosts,
         ),
     )  # fmt: skip
 

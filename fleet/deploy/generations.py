@@ -44,7 +44,6 @@ class Record:
     at: str  # ISO, UTC
     origin: Origin | None = None
     hosts: tuple[str, ...] = ()
-    rolled_back: bool = False  # the generation is wanted, whatever the profile says
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

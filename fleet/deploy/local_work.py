@@ -109,15 +109,13 @@ class LocalWork:
             None,
         )
 
-    def record(
-        self, name: str, generation: int, *, origin: Origin | None, rolled_back: bool = False
-    ) -> None:
+    def record(self, name: str, generation: int, *, origin: Origin | None) -> None:
         """Write down that `generation` is wanted."""
         write_record(
             self.rim.folders,
             Record(
                 deployment=name, wanted="up", runtime=self.runtime, generation=generation,
-                at=self.rim.clock.now().isoformat(), origin=origin, rolled_back=rolled_back,
+                at=self.rim.clock.now().isoformat(), origin=origin,
             ),
         )  # fmt: skip
 

@@ -113,7 +113,9 @@ def test_a_change_asks_then_replaces_and_rolls_back(model: Path, port: int) -> N
     assert back.json["generation"] == 1
     history = fleet("history", "tiny", "--json").json["generations"]
     assert [(each["generation"], each["current"]) for each in history] == [(1, True), (2, False)]
-    assert fleet("status", "tiny", "--json").code == 0  # what was gone back to is wanted now
+    drift = fleet("status", "tiny", "--json")
+    assert drift.code == 1
+    assert {each["setting"] for each in drift.json["servers"][0]["drift"]} == {"batch_size"}
     forth = fleet("plan", "tiny", "--json")  # known by its name since it was brought up
     assert forth.code == 1
     assert "batch_size" in forth.json["changes"][0]["why"]
