@@ -100,7 +100,7 @@ def facts_from_record(record: Mapping[str, Any]) -> ModelFacts:
         for name, layers, elements in record["states"]
     )
     caches = tuple(_cache(row) for row in record["caches"])
-    params = record.get("params", (None, None))
+
     recurrent = any(state.name == "recurrent" for state in states)
     plain = ("arch", "n_layer", "n_embd", "n_ctx_train", "n_vocab", "n_head", "n_head_kv")
     more = ("head_dim_k", "head_dim_v", "n_ff", "n_ff_exp", "n_expert", "n_expert_used", "n_swa")
@@ -111,13 +111,11 @@ def facts_from_record(record: Mapping[str, Any]) -> ModelFacts:
         is_mla=record["arch"] in MLA_ARCHS,
         is_recurrent=recurrent and not caches,
         is_hybrid=recurrent and bool(caches),
-        tied_embeddings=record["tied"],
         caches=caches,
         states=states,
         compute=_compute(record.get("compute")),
         quants=_quants(record),
-        params=params[0],
-        active_params=params[1],
+        params=record.get("params", (None,))[0],
     )
 
 

@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 Engine = Literal["llama.cpp", "ik_llama.cpp", "vllm", "embedded"]
-ENGINES: tuple[Engine, ...] = ("llama.cpp", "ik_llama.cpp", "vllm", "embedded")
-
 
 _FIRST_NUMBER = 1000.0  # of an `order`: below are dates
 
@@ -46,7 +44,7 @@ class BuildFacts:
     number: int | None
     date: str | None = None
     version: str | None = None
-    commit: str | None = None
+
     flags: Mapping[str, Flag]  # by each of its names and negations
     source: Literal["help", "table"]
     inferred: bool = False

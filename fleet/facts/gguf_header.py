@@ -8,10 +8,11 @@ against the size of the file before it is believed.
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fleet.errors import UserError
 from fleet.facts.ggml_types import GGML_TYPES
@@ -26,19 +27,8 @@ _LONGEST_KEY = 65535  # of the specification
 _MOST_DIMENSIONS = 4  # GGML_MAX_DIMS
 _LONGEST_DIMENSION = 1 << 40
 _STRING, _ARRAY = 8, 9
-_SCALARS = {
-    0: "B",
-    1: "b",
-    2: "H",
-    3: "h",
-    4: "I",
-    5: "i",
-    6: "f",
-    7: "?",
-    10: "Q",
-    11: "q",
-    12: "d",
-}
+# type -> its `struct` format
+_SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 _SMALLEST_KV = 13  # empty key, type, one byte
 _SMALLEST_TENSOR = 24  # empty name, no dimension, type, offset
 _SPLIT_NAME = re.compile(r"(?P<stem>.*)-(?P<no>\d{5})-of-(?P<count>\d{5})\.gguf")
@@ -70,15 +60,13 @@ class GgufHeader:
     """Metadata by key, tensors in file order; sizes in bytes.
 
     `data_offset` is where the tensors' bytes begin. A header merged from splits holds all
-    tensors, and the sum of the files in `file_size`.
+    tensors.
     """
 
     name: str
-    version: int
     metadata: Mapping[str, Value]
     tensors: tuple[Tensor, ...]
     data_offset: int
-    file_size: int
 
     @property
     def architecture(self) -> str:
@@ -116,21 +104,15 @@ def read_header(read: Read, size: int, *, name: str = "model.gguf") -> GgufHeade
     tensors given twice.
     """
     cursor = _Cursor(read, size, name)
-    version, tensor_count, kv_count = _preamble(cursor)
+    tensor_count, kv_count = _preamble(cursor)
     cursor.believe(kv_count * _SMALLEST_KV, f"{kv_count} metadata keys")
     metadata = _metadata(cursor, kv_count)
     cursor.believe(tensor_count * _SMALLEST_TENSOR, f"{tensor_count} tensors")
     tensors = tuple(_tensor(cursor) for _ in range(tensor_count))
-    data_offset = _align(cursor.position, _alignment(metadata, name))
+    alignment = _alignment(metadata, name)
+    data_offset = -(-cursor.position // alignment) * alignment
     _check_tensors(tensors, data_offset, size, name)
-    return GgufHeader(
-        name=name,
-        version=version,
-        metadata=metadata,
-        tensors=tensors,
-        data_offset=data_offset,
-        file_size=size,
-    )
+    return GgufHeader(name=name, metadata=metadata, tensors=tensors, data_offset=data_offset)
 
 
 def split_names(name: str, count: int) -> tuple[str, ...]:
@@ -170,14 +152,7 @@ def merge_splits(headers: Sequence[GgufHeader]) -> GgufHeader:
     wanted = first.metadata.get("split.tensors.count", len(tensors))
     if wanted != len(tensors):
         raise first.broken(f"it promises {wanted} tensors, its splits hold {len(tensors)}")
-    return GgufHeader(
-        name=first.name,
-        version=first.version,
-        metadata=first.metadata,
-        tensors=tensors,
-        data_offset=first.data_offset,
-        file_size=sum(header.file_size for header in headers),
-    )
+    return replace(first, tensors=tensors)
 
 
 class _Cursor:
@@ -208,10 +183,14 @@ class _Cursor:
         self.position += length
         return self.window[at : at + length]
 
-    def number(self, code: str, what: str) -> int:
-        """Return the next integer of the `struct` format `code`."""
+    def values(self, code: str, what: str) -> tuple[Scalar, ...]:
+        """Return the next values of the `struct` format `code`."""
         packed = struct.Struct("<" + code)
-        return int(packed.unpack(self.take(packed.size, what))[0])
+        return packed.unpack(self.take(packed.size, what))
+
+    def number(self, code: str, what: str) -> int:
+        """Return the next integer."""
+        return int(self.values(code, what)[0])
 
     def string(self, what: str, longest: int | None = None) -> str:
         """Return the next string."""
@@ -241,13 +220,13 @@ class _Cursor:
             self.believe(0, what)
 
 
-def _preamble(cursor: _Cursor) -> tuple[int, int, int]:
+def _preamble(cursor: _Cursor) -> tuple[int, int]:
     if cursor.size < 24 or cursor.take(4, "the magic") != b"GGUF":  # noqa: PLR2004 - fixed part
         raise _broken(cursor.name, "it is no GGUF file")
     version = cursor.number("I", "the version")
     if version not in (2, 3):
         raise _broken(cursor.name, f"GGUF version {version} is not known (2 and 3 are)")
-    return version, cursor.number("Q", "the tensor count"), cursor.number("Q", "the key count")
+    return cursor.number("Q", "the tensor count"), cursor.number("Q", "the key count")
 
 
 def _metadata(cursor: _Cursor, count: int) -> dict[str, Value]:
@@ -268,9 +247,7 @@ def _value(cursor: _Cursor, key: str, kind: int) -> Value:
         return _array(cursor, what)
     if kind not in _SCALARS:
         raise _broken(cursor.name, f"{what} has type {kind}, which is not known")
-    packed = struct.Struct("<" + _SCALARS[kind])
-    value: Scalar = packed.unpack(cursor.take(packed.size, what))[0]
-    return value
+    return cursor.values(_SCALARS[kind], what)[0]
 
 
 def _array(cursor: _Cursor, what: str) -> Value:
@@ -285,8 +262,7 @@ def _array(cursor: _Cursor, what: str) -> Value:
     if length > _KEPT_ARRAY:
         cursor.skip(length * struct.calcsize("<" + _SCALARS[kind]), what)
         return LongArray(length)
-    packed = struct.Struct(f"<{length}{_SCALARS[kind]}")
-    return packed.unpack(cursor.take(packed.size, what))
+    return cursor.values(f"{length}{_SCALARS[kind]}", what)
 
 
 def _tensor(cursor: _Cursor) -> Tensor:
@@ -302,14 +278,11 @@ def _tensor(cursor: _Cursor) -> Tensor:
     if any(not 0 < length <= _LONGEST_DIMENSION for length in shape):
         raise _broken(cursor.name, f"tensor `{name}` has the absurd shape {shape}")
     block = GGML_TYPES[kind]
-    elements = 1
-    for length in shape:
-        elements *= length
     if shape and shape[0] % block.elements:
         raise _broken(
             cursor.name, f"tensor `{name}`: rows of {shape[0]} are no {block.name} blocks"
         )
-    size = elements // block.elements * block.size
+    size = math.prod(shape) // block.elements * block.size
     return Tensor(name=name, shape=shape, type=block.name, size=size, offset=offset)
 
 
@@ -331,10 +304,6 @@ def _check_tensors(tensors: Sequence[Tensor], data_offset: int, size: int, name:
             what = f"tensor `{tensor.name}` ends at byte {end}, the file at {size}"
             fix = "the download may be incomplete, or the header lies: fetch the file again"
             raise UserError(what, where=name, fix=fix)
-
-
-def _align(position: int, alignment: int) -> int:
-    return (position + alignment - 1) // alignment * alignment
 
 
 def _broken(name: str, what: str) -> UserError:

@@ -73,8 +73,6 @@ class HostFacts:
     disk_free: ByteSize | None = None  # where models lie
     disk_bandwidth: Bandwidth | None = None
     rdma_devices: tuple[str, ...] = ()
-    fabric_mtu: int | None = None
-    clock_offset_s: float | None = None
     probed: bool = False
 
     @property

@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING
 
 from fleet.errors import UserError
 from fleet.facts.build_facts import BuildFacts, Engine, Flag
-from fleet.facts.ik_llama_cpp_options import IK_DATE, IK_OPTIONS
-from fleet.facts.llama_cpp_spellings import KNOWN_BUILDS, SPELLINGS
-from fleet.facts.vllm_options import VLLM_ENV, VLLM_OPTIONS, VLLM_VERSION
+from fleet.shipped_files import shipped_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+KNOWN_BUILDS = (
+    "2025-09-29", "2025-11-29", "2026-01-13", "2026-02-27", "b8672", "b9093", "b9246", "b9388",
+    "b9538", "b9940", "b10142", "b10229", "b10434", "b10488", "b10566", "b10825", "b10936",
+    "b11434", "b11549", "b11669",
+)  # fmt: skip
 NEWEST = KNOWN_BUILDS[-1]
+IK_DATE = "2026-08-15"
+VLLM_VERSION = "0.33.0"
+VLLM_ENV = "VLLM_PREFIX_CACHE_RETENTION_INTERVAL"
 _NUMBER = re.compile(r"b?(\d{3,6})")
 _DATE = re.compile(r"20\d\d-\d\d-\d\d")
 _VERSION = re.compile(r"v?(\d+\.\d+\.\d+)")
@@ -52,16 +58,13 @@ def _llama_cpp(engine: Engine, build: str) -> BuildFacts:
         raise UserError(f"build `{build}` is older than the table", where="--build", fix=fix)
     if number is not None and _DATE.fullmatch(older[-1]):
         older = older[:1]  # which of the dated snapshots came before a number is not known
-    flags = _flags_at(older[-1])
-    if not newer:
-        return BuildFacts(
-            engine=engine, number=number, date=date, flags=flags, source="table", after=older[-1]
-        )
-    if newer[0] == older[-1]:
-        return BuildFacts(engine=engine, number=number, date=date, flags=flags, source="table")
+    flags, after, before = _flags_at(older[-1]), older[-1], newer[0] if newer else None
+    known = before == after
+    if before and not known:
+        flags = _in_both(flags, _flags_at(before))
     return BuildFacts(
-        engine=engine, number=number, date=date, source="table",
-        flags=_in_both(flags, _flags_at(newer[0])), after=older[-1], before=newer[0],
+        engine=engine, number=number, date=date, flags=flags, source="table",
+        after=None if known else after, before=None if known else before,
     )  # fmt: skip
 
 
@@ -98,11 +101,17 @@ def _spellings() -> tuple[tuple[int, int, Flag], ...]:
 
 def _read_spellings() -> Iterator[tuple[int, int, Flag]]:
     position = {name: i for i, name in enumerate(KNOWN_BUILDS)} | {"-": len(KNOWN_BUILDS) - 1}
-    for line in SPELLINGS.splitlines():
+    for line in _lines("llama_cpp"):
         first, last, names, *rest = line.split(" ")
         removed = rest[-1:] == ["removed"]
         env = rest[0].replace("@", "LLAMA_ARG_") if rest and rest[0] != "removed" else None
         yield position[first], position[last], _flag(names, env, removed=removed)
+
+
+def _lines(engine: str) -> list[str]:
+    """Return the lines of an engine's table of options, without its comment."""
+    lines = shipped_text(f"facts/{engine}_options.txt").splitlines()
+    return [line for line in lines if not line.startswith("#")]
 
 
 def _flag(names: str, env: str | None, *, removed: bool = False) -> Flag:
@@ -148,9 +157,8 @@ def _ik(build: str) -> BuildFacts:
     if build != IK_DATE:
         fix = f"ik_llama.cpp is known as of {IK_DATE}; `--help-file` tells of another"
         raise UserError(f"`{build}` is no known ik_llama.cpp", where="--build", fix=fix)
-    return BuildFacts(
-        engine="ik_llama.cpp", number=None, date=build, flags=_plain(IK_OPTIONS), source="table"
-    )
+    flags = _plain("ik_llama_cpp")
+    return BuildFacts(engine="ik_llama.cpp", number=None, date=build, flags=flags, source="table")
 
 
 def _vllm(build: str) -> BuildFacts:
@@ -159,20 +167,14 @@ def _vllm(build: str) -> BuildFacts:
         fix = f"a version such as `{VLLM_VERSION}`"
         raise UserError(f"`{build}` is no version of vLLM", where="--build", fix=fix)
     version = match.group(1)
-    flags = dict(_plain(VLLM_OPTIONS))
+    flags = dict(_plain("vllm"))
     if tuple(int(part) for part in version.split(".")) < _VLLM_FLAG_SINCE:
         del flags["--prefix-cache-retention-interval"]
-        variable = Flag(names=(), env=VLLM_ENV)
-        flags[VLLM_ENV] = variable
+        flags[VLLM_ENV] = Flag(names=(), env=VLLM_ENV)
     return BuildFacts(engine="vllm", number=None, version=version, flags=flags, source="table")
 
 
 @lru_cache(maxsize=4)
-def _plain(options: str) -> Mapping[str, Flag]:
-    lines = [_flag(*_names_and_env(line)) for line in options.split()]
-    return {name: flag for flag in lines for name in flag.spellings}
-
-
-def _names_and_env(line: str) -> tuple[str, str | None]:
-    names, _, env = line.partition("=")
-    return names, env or None
+def _plain(engine: str) -> Mapping[str, Flag]:
+    flags = [_flag(names, None) for line in _lines(engine) for names in line.split()]
+    return {name: flag for flag in flags for name in flag.spellings}

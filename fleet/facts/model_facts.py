@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 CacheScope = Literal["full", "swa", "swa_dsv4", "ratio"]
 
@@ -76,6 +76,11 @@ class Weights:
     expert_layers: tuple[int, ...] = ()
     largest_experts: tuple[int, ...] = ()
     mapped_twice: int = 0
+
+
+def two_largest(sizes: Iterable[int]) -> tuple[int, ...]:
+    """Return the `largest_experts` among the sizes of all expert tensors."""
+    return tuple(sorted(set(sizes), reverse=True)[:2])
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,7 +152,6 @@ class ModelFacts:
     is_recurrent: bool = False
     is_hybrid: bool = False
     nextn_layers: int = 0
-    tied_embeddings: bool = False
     caches: tuple[CacheLayers, ...] = ()
     states: tuple[StateLayers, ...] = ()
     compute: ComputeFigures | None = None
@@ -155,9 +159,7 @@ class ModelFacts:
     quants: Mapping[str, Weights] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     params: int | None = None
-    active_params: int | None = None
     tokenizer: str | None = None  # `tokenizer.ggml.model/pre`, equal for a fitting draft
-    chat_template: str | None = None
     known: bool = True
 
     @property

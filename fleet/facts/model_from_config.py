@@ -86,7 +86,6 @@ def model_facts_from_config(config: Mapping[str, Any], name: str) -> ModelFacts:
         name=name,
         source="config",
         n_vocab=vocabulary,
-        tied_embeddings=tied,
         weights=replace(whole, quant="BF16")
         if whole
         else _bound(n_layer, keys, vocabulary, tied=tied),

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING
 
 from fleet.facts.ggml_types import REPACKED_ROWS, REPACKED_TYPES
 from fleet.facts.gguf_header import GgufHeader, LongArray, Tensor, merge_splits
-from fleet.facts.model_facts import ModelFacts, Weights
+from fleet.facts.model_facts import ModelFacts, Weights, two_largest
 from fleet.facts.model_keys import Keys, shape_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 _LAYER = re.compile(r"blk\.(\d+)\.")
 # read row by row on the host: tables that the engine leaves there whatever is offloaded
@@ -44,18 +45,15 @@ def model_facts_from_gguf(
     keys = Keys(arch, values, header.broken)
     names = frozenset(tensor.name for tensor in header.tensors)
     shape = shape_of(keys, names)
-    weights = weights_of(header, shape["n_layer"])
     return ModelFacts(
         **shape,
-        name=_title(header),
+        name=_text(header, "general.name") or header.name,
         source="gguf",
         n_vocab=_vocabulary(header, keys),
-        tied_embeddings=weights.tied,
-        weights=weights,
+        weights=weights_of(header, shape["n_layer"]),
         files=tuple(files) or (header.name,),
-        params=sum(_elements(tensor) for tensor in header.tensors),
+        params=sum(math.prod(tensor.shape) for tensor in header.tensors),
         tokenizer=_tokenizer(header),
-        chat_template=_text(header, "tokenizer.chat_template"),
     )
 
 
@@ -87,7 +85,7 @@ def weights_of(header: GgufHeader, n_layer: int) -> Weights:
         tied=output is None,
         layers=tuple(layers),
         expert_layers=tuple(experts),
-        largest_experts=_two_largest(t.size for t in header.tensors if "_exps" in t.name),
+        largest_experts=two_largest(t.size for t in header.tensors if "_exps" in t.name),
         mapped_twice=_within_others(header.tensors, repacked),
     )
 
@@ -113,10 +111,6 @@ def _within_others(tensors: Sequence[Tensor], repacked: Sequence[Tensor]) -> int
     return sum(tensor.size for tensor in repacked if first < tensor.offset < last)
 
 
-def _two_largest(sizes: Iterable[int]) -> tuple[int, ...]:
-    return tuple(sorted(set(sizes), reverse=True)[:2])
-
-
 def _vocabulary(header: GgufHeader, keys: Keys) -> int:
     """Rows of the embedding table, which is what the output buffer is sized by."""
     table = next((t for t in header.tensors if t.name == "token_embd.weight"), None)
@@ -130,17 +124,6 @@ def _vocabulary(header: GgufHeader, keys: Keys) -> int:
     if isinstance(tokens, tuple):
         return len(tokens)
     raise header.broken("neither `token_embd.weight` nor a vocabulary is in it")
-
-
-def _elements(tensor: Tensor) -> int:
-    product = 1
-    for length in tensor.shape:
-        product *= length
-    return product
-
-
-def _title(header: GgufHeader) -> str:
-    return _text(header, "general.name") or header.name
 
 
 def _text(header: GgufHeader, key: str) -> str | None:

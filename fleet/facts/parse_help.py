@@ -23,8 +23,8 @@ _ARGUMENT = re.compile(
 )
 _BULLET = re.compile(r"^\s*- '?([a-z][\w+-]*)'?(?: \(default\))?:", re.MULTILINE)
 _ALLOWED = re.compile(r"allowed values: ([\w, ]+)")
-_SEMVER = re.compile(r"version: *v?([\d.]+\S*) \(build (\d+), commit (\w+)\)")
-_NUMBER = re.compile(r"version: *(\d+) \((\w+)\)")
+_SEMVER = re.compile(r"version: *v?([\d.]+\S*) \(build (\d+), commit \w+\)")
+_NUMBER = re.compile(r"version: *(\d+) \(\w+\)")
 _VLLM = re.compile(r"\b(\d+\.\d+\.\d+)\b")
 _INDENT = 12  # deeper lines that start with a dash belong to a description
 _LEAST_REAL_NUMBER = 100  # third-party builds call themselves 0 or 1
@@ -37,18 +37,16 @@ class _Option:
     text: list[str] = field(default_factory=list)
 
 
-def parse_version(text: str) -> tuple[int | None, str | None, str | None]:
-    """Return build number, semantic version and commit; None for what it does not tell."""
+def parse_version(text: str) -> tuple[int | None, str | None]:
+    """Return build number and semantic version; None for what it does not tell."""
     if match := _SEMVER.search(text):
-        version, number, commit = match.groups()
+        version, number = match.groups()
     elif match := _NUMBER.search(text):
-        number, commit = match.groups()
-        version = None
+        version, number = None, match[1]
     else:
         match = _VLLM.search(text)
-        return None, match.group(1) if match else None, None
-    real = int(number) >= _LEAST_REAL_NUMBER
-    return (int(number) if real else None), version, commit
+        return None, match[1] if match else None
+    return int(number) if int(number) >= _LEAST_REAL_NUMBER else None, version
 
 
 def parse_help(text: str, version_text: str = "", *, engine: Engine = "llama.cpp") -> BuildFacts:
@@ -60,10 +58,8 @@ def parse_help(text: str, version_text: str = "", *, engine: Engine = "llama.cpp
     if not flags:
         fix = "give the output of `llama-server --help`"
         raise UserError("this is no help text of an engine", fix=fix)
-    number, version, commit = parse_version(version_text)
-    return BuildFacts(
-        engine=engine, number=number, version=version, commit=commit, flags=flags, source="help"
-    )
+    number, version = parse_version(version_text)
+    return BuildFacts(engine=engine, number=number, version=version, flags=flags, source="help")
 
 
 def with_number(build: BuildFacts, known: Iterable[BuildFacts]) -> BuildFacts:

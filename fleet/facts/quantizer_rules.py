@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.facts.ggml_types import GGML_TYPES
-from fleet.facts.model_facts import Weights
+from fleet.facts.model_facts import Weights, two_largest
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +77,7 @@ def _weighed(
         output=output,
         experts=sum(experts),
         tied=tied,
-        largest_experts=tuple(sorted(set(experts), reverse=True)[:2]),
+        largest_experts=two_largest(experts),
     )
 
 

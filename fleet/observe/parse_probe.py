@@ -88,15 +88,12 @@ def _cores(topology: str, cpus: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
 
     Without a topology (some virtual machines) each CPU counts as a core.
     """
-    siblings = {int(cpu): cpu_list(mates) for cpu, _, mates in map(_cut, topology.splitlines())}
+    lines = (line.partition(" ") for line in topology.splitlines())
+    siblings = {int(cpu): cpu_list(mates) for cpu, _, mates in lines}
     usable = set(cpus)
     groups = {siblings.get(cpu, (cpu,)) for cpu in cpus}
     first = sorted(min(mate for mate in group if mate in usable) for group in groups)
     return tuple(first), max((len(group) for group in groups), default=1)
-
-
-def _cut(line: str) -> tuple[str, str, str]:
-    return line.partition(" ")
 
 
 def _cpu_quota(part: Mapping[str, str]) -> float | None:

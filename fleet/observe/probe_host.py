@@ -103,7 +103,7 @@ say selinux; has getenforce && getenforce 2>/dev/null
 say linger; [ -e "/var/lib/systemd/linger/$(id -un)" ] && echo yes || echo no
 say rdma; ls /sys/class/infiniband 2>/dev/null
 say disk; df -Pk "${FLEET_MODELS:-$HOME}" 2>/dev/null | tail -1
-say clock; date +%s.%N 2>/dev/null
+
 say end
 """
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from fleet.compiler.dialects.spelling import Settings, Spelled, as_word, cannot_express
 from fleet.compiler.dialects.template_words import template_words
 from fleet.errors import CannotExpress, UserError
-from fleet.facts.vllm_options import VLLM_ENV
+from fleet.facts.known_builds import VLLM_ENV
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

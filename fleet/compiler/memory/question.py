@@ -52,4 +52,3 @@ class MemoryQuestion:
     mla_stores_v: bool | None = None
     split: tuple[float, ...] = ()
     backend: Literal["cuda", "vulkan", "rocm", "cpu"] = "cuda"
-    tensor_parallel: int = 1

@@ -22,10 +22,10 @@ LOGICAL_BLOCK = 256  # tokens that share one block of each kind of entry
 
 
 def plan_vllm_caches(question: MemoryQuestion) -> tuple[CachePlan, ...]:
-    """Return the caches of `context` tokens for each of `parallel` sequences on one rank.
+    """Return the caches of `context` tokens for each of `parallel` sequences.
 
     With type f16 the entries are plain bf16 rows; any other type asks for the packed ones,
-    where `mxfp4` takes the FP4 index. MLA latents are held by every tensor-parallel rank.
+    where `mxfp4` takes the FP4 index.
     """
     plans = []
     for cache in question.model.caches:
@@ -46,4 +46,4 @@ def _entry(cache: CacheLayers, question: MemoryQuestion) -> float:
     if cache.name == "mla":
         return V32_ENTRY
     size = CELL_BYTES.get(question.type_k, 32) / 32
-    return (cache.k_row + cache.v_row) * size / min(question.tensor_parallel, 8)
+    return (cache.k_row + cache.v_row) * size
