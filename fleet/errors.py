@@ -6,7 +6,11 @@ escapes is a bug of ours and is reported by `cli/readable_errors.py` with exit c
 
 from __future__ import annotations
 
-from typing import ClassVar
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, ClassVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 
 class FleetError(Exception):
@@ -87,3 +91,15 @@ class EngineFailed(OutsideError):
     """The engine did not start or died; the message names the classified cause."""
 
     kind = "engine-failed"
+
+
+def near_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the name of `known` that `name` is most like, None when none is."""
+    matches = get_close_matches(name.lower(), list(known), n=1)
+    return matches[0] if matches else None
+
+
+def near_hint(name: str, known: Iterable[str], otherwise: str) -> str:
+    """Return the question whether the near name was meant, or `otherwise`."""
+    near = near_name(name, known)
+    return f"did you mean `{near}`?" if near else otherwise

@@ -13,12 +13,11 @@ from fleet.cli.output import console, note, print_json, print_table
 from fleet.cli.validate_files import validate_files
 from fleet.effects.files import write_atomically
 from fleet.effects.folders import config_folder
-from fleet.errors import UserError
+from fleet.errors import UserError, near_hint
 from fleet.profiles.json_schema import json_schema
 from fleet.profiles.kinds import KINDS, Kind
 from fleet.profiles.model_file import is_model
 from fleet.profiles.parse_profile import EXAMPLE
-from fleet.profiles.problems import near_name
 from fleet.profiles.write_deployment import new_deployment
 
 if TYPE_CHECKING:
@@ -117,8 +116,7 @@ def _kind(word: str) -> Kind:
     for kind in KINDS:
         if word in (kind, f"{kind}s"):
             return kind
-    near = near_name(word, KINDS)
-    fix = f"did you mean `{near}`?" if near else f"kinds: {', '.join(KINDS)}"
+    fix = near_hint(word, KINDS, f"kinds: {', '.join(KINDS)}")
     raise UserError(f"no kind of profile is called `{word}`", fix=fix)
 
 

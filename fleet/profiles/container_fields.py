@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from yaml.nodes import MappingNode, ScalarNode, SequenceNode
 
-from fleet.errors import UserError
+from fleet.errors import UserError, near_name
 from fleet.profiles.kinds import Layer, Place, SettingScalar, SettingValue
-from fleet.profiles.problems import near_name
 from fleet.profiles.reading import NULL, Field, FieldType, JsonSchema, Mistake, Reading, shape
 from fleet.profiles.scalar_fields import SIZE_PATTERN, Choice
 from fleet.profiles.settings_table import SETTINGS, parse_setting

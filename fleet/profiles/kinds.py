@@ -7,7 +7,7 @@ Sizes are bytes (`ByteSize`), rates bytes a second (`Bandwidth`).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,15 +16,11 @@ if TYPE_CHECKING:
 
 SettingScalar = str | int | float | bool | None
 Layer = Literal[
-    "engine", "hardware", "model", "workload", "deployment", "tuned", "pinned", "--set", "default"
+    "default", "engine", "hardware", "model", "workload", "deployment", "tuned", "pinned", "--set"
 ]
-LAYERS: tuple[Layer, ...] = (
-    "default", "engine", "hardware", "model", "workload", "deployment", "tuned", "pinned", "--set",
-)  # fmt: skip
+LAYERS: tuple[Layer, ...] = get_args(Layer)  # the later wins
 Kind = Literal["hardware", "model", "engine", "workload", "conversation", "deployment", "tuned"]
-KINDS: tuple[Kind, ...] = (
-    "hardware", "model", "engine", "workload", "conversation", "deployment", "tuned",
-)  # fmt: skip
+KINDS: tuple[Kind, ...] = get_args(Kind)
 Topology = Literal["single", "replicas", "rpc", "tensor-parallel"]
 RuntimeName = Literal["embedded", "podman", "ansible"]
 
@@ -51,6 +47,21 @@ class SettingValue:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Named:
+    """What every profile has: its name, and the place of its `kind:`."""
+
+    name: str
+    place: Place
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Layered(Named):
+    """A profile that brings settings."""
+
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GpuProfile:
     """One kind of accelerator in a machine; `unified` memory is the host's own."""
 
@@ -64,11 +75,9 @@ class GpuProfile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class HardwareProfile:
+class HardwareProfile(Layered):
     """A kind of machine. `auto` has `probe` set and no figures: this machine, probed."""
 
-    name: str
-    place: Place
     probe: bool = False
     cpu: str | None = None
     cores: int | None = None
@@ -85,7 +94,6 @@ class HardwareProfile:
     nodes: int = 1  # a pair of Sparks is 2
     fabric: str | None = None
     fabric_bandwidth: Bandwidth | None = None
-    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +106,7 @@ class ModelFile:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ModelProfile:
+class ModelProfile(Layered):
     """A model: where its files come from, its architecture record, its template policy.
 
     Exactly one source is set: `repo` (Hugging Face, with `files` or `quant`), `package` (a
@@ -106,8 +114,6 @@ class ModelProfile:
     shipped architecture records.
     """
 
-    name: str
-    place: Place
     repo: str | None = None
     quant: str | None = None
     package: str | None = None
@@ -119,45 +125,36 @@ class ModelProfile:
     draft_repo: str | None = None
     draft_path: str | None = None
     draft_file: str | None = None
-    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class EngineProfile:
+class EngineProfile(Layered):
     """An engine: its image or program, how to build it, which build to compile for."""
 
-    name: str
-    place: Place
     engine: Literal["llama.cpp", "ik_llama.cpp", "vllm", "embedded"]
     image: str | None = None
     containerfile: str | None = None  # a template of containers/, by name
     build_args: Mapping[str, str] = field(default_factory=dict)
     program: str | None = None
     build: str | None = None  # compiled for when neither image nor binary is at hand
-    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class WorkloadProfile:
+class WorkloadProfile(Layered):
     """The shape of the requests to tune and bench for; tokens and counts."""
 
-    name: str
-    place: Place
     prompt_tokens: int
     shared_prefix_tokens: int = 0
     generated_tokens: int = 128
     turns: int = 1
     users: int = 1
     depth_tokens: int = 0
-    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ConversationProfile:
+class ConversationProfile(Named):
     """A system prompt and the user's turns, for the conversation suite."""
 
-    name: str
-    place: Place
     language: str
     persona: str
     system: str
@@ -196,11 +193,9 @@ class Tls:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class TunedProfile:
+class TunedProfile(Layered):
     """What `fleet tune` found, and for which host, build and model it holds."""
 
-    name: str
-    place: Place
     deployment: str
     metric: str
     fingerprint: str
@@ -208,74 +203,62 @@ class TunedProfile:
     model_digest: str
     measured: Mapping[str, SettingScalar] = field(default_factory=dict)
     date: str
-    settings: Mapping[str, SettingValue] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DeploymentProfile:
+class Serving(Layered):
+    """Where and how a deployment serves: what is the same before and after layers are resolved.
+
+    `topology`: `single` and `replicas` run one server a host, `rpc` one server whose layers
+    lie on workers too, `tensor-parallel` one model over all hosts. No `hosts` means this
+    machine. `bind` other than loopback needs an API key.
+    """
+
+    hosts: tuple[HostTarget, ...] = ()
+    topology: Topology = "single"
+    runtime: RuntimeName | None = None
+    shared_prefix: SharedPrefix | None = None
+    bind: str = "127.0.0.1"
+    port: int = 8080
+    api_key: bool = False
+    tls: Tls | None = None
+    batch: str = "1"
+    allow_dangerous: bool = False
+    memory_limit: ByteSize | None = None
+    models_dir: str | None = None
+    extra_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeploymentProfile(Serving):
     """A deployment as written: other profiles by name, layers not yet resolved.
 
     `container_engine` takes the place of `engine` when the runtime is podman or ansible.
     `lines` are the lines on which the keys stand, for messages about what they name.
     """
 
-    name: str
-    place: Place
     hardware: str
     model: str
     engine: str
     container_engine: str | None = None
     workload: str | None = None
-    hosts: tuple[HostTarget, ...] = ()
-    topology: Topology = "single"
-    runtime: RuntimeName | None = None
-    settings: Mapping[str, SettingValue] = field(default_factory=dict)
     pinned: Mapping[str, SettingValue] = field(default_factory=dict)
-    shared_prefix: SharedPrefix | None = None
-    bind: str = "127.0.0.1"
-    port: int = 8080
-    api_key: bool = False
-    tls: Tls | None = None
-    batch: str = "1"
-    allow_dangerous: bool = False
-    memory_limit: ByteSize | None = None
-    models_dir: str | None = None
-    extra_args: tuple[str, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Deployment:
+class Deployment(Serving):
     """A deployment with its profiles found and its layers resolved (`resolve_deployment`).
 
-    `topology`: `single` and `replicas` run one server a host, `rpc` one server whose layers
-    lie on workers too, `tensor-parallel` one model over all hosts. No `hosts` means this
-    machine. `bind` other than loopback needs an API key. `tuned` is the overlay that was
-    applied; `tuned_candidates` are those that name this deployment, to be matched by
-    fingerprint, build and model digest when these are known.
+    `tuned` is the overlay that was applied; `tuned_candidates` are those that name this
+    deployment, to be matched by fingerprint, build and model digest when these are known.
     """
 
-    name: str
-    place: Place
     hardware: HardwareProfile
     model: ModelProfile
     engine: EngineProfile
     workload: WorkloadProfile | None = None
-    hosts: tuple[HostTarget, ...] = ()
-    topology: Topology = "single"
-    runtime: RuntimeName | None = None
-    settings: Mapping[str, SettingValue] = field(default_factory=dict)
     pinned: frozenset[str] = frozenset()
-    shared_prefix: SharedPrefix | None = None
-    bind: str = "127.0.0.1"
-    port: int = 8080
-    api_key: bool = False
-    tls: Tls | None = None
-    batch: str = "1"
-    allow_dangerous: bool = False
-    memory_limit: ByteSize | None = None
-    models_dir: str | None = None
-    extra_args: tuple[str, ...] = ()
     tuned: TunedProfile | None = None
     tuned_candidates: tuple[TunedProfile, ...] = ()
 
@@ -288,12 +271,9 @@ Profile = (
     | ConversationProfile
     | DeploymentProfile
     | TunedProfile
-)
+)  # in the order of `Kind`
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ExampleFile:
+class ExampleFile(Named):
     """A file that documents the keys of every kind, one section each; nothing is made of it."""
-
-    name: str
-    place: Place

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
-from fleet.errors import UserError
+from fleet.errors import UserError, near_name
 from fleet.profiles import kinds
 from fleet.profiles.parse_profile import check_profile, parse_profile
-from fleet.profiles.problems import near_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -18,25 +17,10 @@ if TYPE_CHECKING:
 
 ProfileLayer = Literal["user", "shipped"]
 
-_P = TypeVar(
-    "_P",
-    kinds.HardwareProfile,
-    kinds.ModelProfile,
-    kinds.EngineProfile,
-    kinds.WorkloadProfile,
-    kinds.ConversationProfile,
-    kinds.DeploymentProfile,
-    kinds.TunedProfile,
+_P = TypeVar("_P", bound=kinds.Named)
+_KIND_OF: Mapping[type, Kind] = dict(
+    zip(get_args(kinds.Profile), kinds.KINDS, strict=True)  # both in the same order
 )
-_KIND_OF: Mapping[type, Kind] = {
-    kinds.HardwareProfile: "hardware",
-    kinds.ModelProfile: "model",
-    kinds.EngineProfile: "engine",
-    kinds.WorkloadProfile: "workload",
-    kinds.ConversationProfile: "conversation",
-    kinds.DeploymentProfile: "deployment",
-    kinds.TunedProfile: "tuned",
-}
 # a key at the left edge is one of the document's own: reading two lines is enough to list it
 _KEY = re.compile(
     rb"^(kind|name|deployment):[ \t]+[\"']?([^\s\"'#]+)[\"']?[ \t]*(?:#.*)?\r?$", re.MULTILINE
@@ -92,9 +76,7 @@ class ProfileLibrary:
 
     def near(self, kind: Kind, name: str) -> str | None:
         """Return the name of that kind that is most like `name`."""
-        return near_name(
-            name, (entry.name for entry in self._entries.values() if entry.kind == kind)
-        )
+        return near_name(name, (entry.name for entry in self.entries(kind)))
 
     def find(self, wanted: type[_P], name: str, *, where: str | None = None) -> _P:
         """Return the profile of that class and name.

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from yaml.nodes import MappingNode, ScalarNode
 
+from fleet.errors import near_name
 from fleet.profiles.container_fields import Record
 from fleet.profiles.kind_tables import HEAD, NAME_TEXT, TABLES
 from fleet.profiles.kinds import DeploymentProfile, ExampleFile, Place, Profile, SettingValue
-from fleet.profiles.problems import BadProfile, Problem, near_name
+from fleet.profiles.problems import BadProfile, Problem
 from fleet.profiles.reading import Field, Mistake, Reading
 from fleet.profiles.rules import broken_rules
 

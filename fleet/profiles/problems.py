@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from fleet.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,12 +45,6 @@ class BadProfile(UserError):
         )
         self.file = file
         self.problems = tuple(problems)
-
-
-def near_name(name: str, known: Iterable[str]) -> str | None:
-    """Return the name of `known` that `name` is most like, None when none is."""
-    matches = get_close_matches(name.lower(), list(known), n=1, cutoff=0.6)
-    return matches[0] if matches else None
 
 
 def _aside(problem: Problem) -> str:

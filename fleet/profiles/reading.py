@@ -27,6 +27,11 @@ class Mistake(Exception):
         self.near = near
         self.fix = fix
 
+    @property
+    def hint(self) -> str | None:
+        """What to do about it, in one line."""
+        return f"did you mean `{self.near}`?" if self.near else self.fix
+
 
 @dataclass(slots=True)
 class Reading:

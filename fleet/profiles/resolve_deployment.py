@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
-from fleet.errors import UserError
+from fleet.errors import UserError, near_hint
 from fleet.profiles.kind_tables import TABLES
 from fleet.profiles.kinds import (
     LAYERS,
@@ -13,15 +13,16 @@ from fleet.profiles.kinds import (
     DeploymentProfile,
     EngineProfile,
     HardwareProfile,
+    Layered,
     ModelProfile,
     Place,
     RuntimeName,
+    Serving,
     SettingValue,
     TunedProfile,
     WorkloadProfile,
 )
 from fleet.profiles.model_file import is_model, model_of
-from fleet.profiles.problems import near_name
 from fleet.profiles.reading import Mistake
 from fleet.profiles.scalar_fields import ScalarField
 from fleet.profiles.settings_table import SETTINGS, parse_setting
@@ -152,18 +153,15 @@ def _own_key(key: str, text: str, word: str) -> Any:  # noqa: ANN401 - as the ke
     where = f"{COMMAND_LINE} {word}"
     type_ = known.get(key)
     if not isinstance(type_, ScalarField) or key not in _OWN:
-        near = near_name(key, [*SETTINGS, *known])
-        fix = f"did you mean `{near}`?" if near else "`fleet schema deployment` lists the settings"
+        fix = near_hint(key, [*SETTINGS, *known], "`fleet schema deployment` lists the settings")
         raise UserError("unknown setting", where=where, fix=fix)
     try:
         return type_.read_text(text)
     except Mistake as mistake:
-        hint = f"did you mean `{mistake.near}`?" if mistake.near else mistake.fix
-        raise UserError(mistake.message, where=where, fix=hint) from None
+        raise UserError(mistake.message, where=where, fix=mistake.hint) from None
 
 
-_OWN = {key.name for key in fields(Deployment)} & {key.name for key in fields(DeploymentProfile)}
-_OWN -= {"name", "place", "settings", "pinned", *_CHOICES}
+_OWN = {key.name for key in fields(Serving)} - {key.name for key in fields(Layered)}
 
 
 def _own_keys(written: DeploymentProfile) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from yaml.nodes import ScalarNode
 
-from fleet.errors import UserError
-from fleet.profiles.problems import near_name
+from fleet.errors import UserError, near_name
 from fleet.profiles.reading import NULL, JsonSchema, Mistake, Reading, shape
 from fleet.sizes import Bandwidth, ByteSize
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import TYPE_CHECKING
 
 from fleet.compiler.compile_deployment import image_of
-from fleet.errors import UserError
+from fleet.errors import UserError, near_hint
 from fleet.render.artefact import Artefact
 from fleet.shipped_files import container_template, container_templates
 
@@ -32,8 +31,7 @@ def render_containerfile(engine: EngineProfile) -> Artefact:
         raise UserError("the engine is not built from a Containerfile", where=engine.name, fix=fix)
     known = container_templates()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
-        fix = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(known)}"
+        fix = near_hint(name, known, f"known: {', '.join(known)}")
         raise UserError(f"no template `{name}`", where=engine.name, fix=fix)
     text = _with_arguments(container_template(name), _arguments(engine), engine)
     labelled = _with_labels(text, engine)
@@ -63,8 +61,7 @@ def _with_arguments(text: str, given: dict[str, str], engine: EngineProfile) -> 
     for name, value in given.items():
         plain = name.removesuffix("?")
         if plain not in known and not name.endswith("?"):
-            near = difflib.get_close_matches(plain, known, n=1)
-            fix = f"did you mean `{near[0]}`?" if near else f"known: {', '.join(sorted(known))}"
+            fix = near_hint(plain, known, f"known: {', '.join(sorted(known))}")
             raise UserError(f"the template has no argument `{plain}`", where=engine.name, fix=fix)
         if '"' in value or "\n" in value:
             message = f"`{plain}` holds a quote or a line break"
