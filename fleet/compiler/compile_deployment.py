@@ -11,7 +11,7 @@ from fleet.compiler.complete_settings import complete_settings
 from fleet.compiler.cpu_placement import CpuPlacement, place_cpus
 from fleet.compiler.devices import container_devices, rpc_devices, rpc_warnings
 from fleet.compiler.dialects import embedded, ik_llama_cpp, llama_cpp, vllm
-from fleet.compiler.dialects.spelling import Settings, Spelled, Wish
+from fleet.compiler.dialects.spelling import Nodes, Settings, Spelled, Wish
 from fleet.compiler.host_from_hardware import host_from_hardware
 from fleet.compiler.launch_config import Health, LaunchConfig, Mount, Network, SecretFile, Warn
 from fleet.compiler.model_files import (
@@ -231,60 +231,48 @@ def _launch(case: _Case, settings: Settings, cpus: CpuPlacement) -> LaunchConfig
         whole_folder=case.deployment.engine.engine == "vllm",
     )  # fmt: skip
     inside, mounts = _files_inside(settings, contained=case.contained)
-    if case.build.engine == "vllm":
-        spelled = vllm.spell(_vllm_wish(case, inside, model))
-        return _config(case, settings, cpus, spelled, (*model.mounts, *mounts))
     wish = _wish(case, inside, model)
-    spelled = ik_llama_cpp.spell(wish) if _is_ik(case) else llama_cpp.spell(wish)
+    spelled = _SPELL[case.build.engine](wish)
     launch = _config(case, settings, cpus, spelled, (*model.mounts, *mounts))
     if case.build.engine == "embedded":
         return replace(launch, attributes=embedded.attributes(wish))
     return launch
 
 
-def _is_ik(case: _Case) -> bool:
-    return case.build.engine == "ik_llama.cpp"
+_SPELL = {
+    "llama.cpp": llama_cpp.spell,
+    "embedded": llama_cpp.spell,
+    "ik_llama.cpp": ik_llama_cpp.spell,
+    "vllm": vllm.spell,
+}
 
 
 def _wish(case: _Case, settings: Settings, model: Seen) -> Wish:
-    deployment, host = case.deployment, case.host
+    deployment, target, gpus = case.deployment, case.placed.target, case.host.gpus
     workers = case.placed.workers if deployment.topology == "rpc" else ()
+    nodes = Nodes()
+    if case.build.engine == "vllm":
+        settings = {"alias": deployment.model.name, **settings}
+    if deployment.topology == "tensor-parallel":
+        settings.setdefault("tensor_parallel", len(deployment.hosts))
+        nodes = Nodes(
+            count=len(deployment.hosts),
+            rank=case.placed.rank,
+            master=deployment.hosts[0].fabric_address,
+            interface=target.fabric_interface if target else None,
+            devices=case.host.rdma_devices,
+        )
     return Wish(
         settings=settings,
         build=case.build,
-        model=case.model,
         model_path=model.path,
         listen=case.listen,
         port=deployment.port,
         api_key_file=KEY_TARGET if deployment.api_key else None,
         tls_files=_tls_files(case),
         rpc_servers=tuple(f"{worker.fabric_address}:{RPC_PORT}" for worker in workers),
-        unified_gpu=any(gpu.unified for gpu in host.gpus),
-        cuda=any(gpu.backend == "cuda" for gpu in host.gpus),
-        extra_args=deployment.extra_args,
-    )
-
-
-def _vllm_wish(case: _Case, settings: Settings, model: Seen) -> vllm.VllmWish:
-    deployment, target = case.deployment, case.placed.target
-    shared = deployment.topology == "tensor-parallel"
-    said = {"alias": deployment.model.name, **settings}
-    if shared:
-        said.setdefault("tensor_parallel", len(deployment.hosts))
-    return vllm.VllmWish(
-        settings=said,
-        build=case.build,
-        model_path=model.path,
-        listen=case.listen,
-        port=deployment.port,
-        nodes=vllm.Nodes(
-            count=len(deployment.hosts) if shared else 1,
-            rank=case.placed.rank,
-            master=deployment.hosts[0].fabric_address if shared else None,
-            interface=target.fabric_interface if target else None,
-            devices=case.host.rdma_devices,
-        ),
-        tls_files=_tls_files(case),
+        nodes=nodes,
+        unified_gpu=any(gpu.unified for gpu in gpus),
         extra_args=deployment.extra_args,
     )
 

@@ -10,7 +10,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from fleet.compiler.dialects.llama_cpp_words import WORDS
+from fleet.compiler.dialects.llama_cpp import WORDS
 from fleet.deploy.launch_record import launch_from_json, launch_to_json
 from fleet.deploy.podman_container import started_at
 from fleet.errors import OutsideError
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 START = ("podman", "run", "--detach")
 START_MARGIN_S = 60
 # every name that some build has for a setting
-SETTING_OF = {option: setting for setting, row in WORDS.items() for option in row.names}
+SETTING_OF = {option: setting for setting, row in WORDS.items() if row for option in row.names}
 STATES: Mapping[str, State] = {
     "running": "running",
     "paused": "running",

@@ -7,133 +7,22 @@ and reads no variables.
 
 from __future__ import annotations
 
-from types import MappingProxyType
-from typing import TYPE_CHECKING
-
-from fleet.compiler.dialects.llama_cpp import check_extra_args
+from fleet.compiler.dialects.llama_cpp import OWN_OPTIONS
 from fleet.compiler.dialects.llama_cpp_speculation import kinds_of_speculation
 from fleet.compiler.dialects.spelling import (
-    Row,
     Spelled,
-    Switch,
-    Value,
     Wish,
     as_word,
     cannot_express,
+    check_extra_args,
     say,
+    words_of,
 )
 from fleet.errors import CannotExpress
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+WORDS = words_of("ik_llama.cpp")
 PROGRAM = "llama-server"
 _ALL_LAYERS = 999
-
-
-def _values(**names: str) -> dict[str, Row]:
-    return {setting: Value((name,)) for setting, name in names.items()}
-
-
-WORDS: Mapping[str, Row] = MappingProxyType(
-    {
-        **_values(
-            threads="--threads",
-            threads_batch="--threads-batch",
-            threads_http="--threads-http",
-            numa="--numa",
-            ctx_size="--ctx-size",
-            parallel="--parallel",
-            batch_size="--batch-size",
-            ubatch_size="--ubatch-size",
-            flash_attention="--flash-attn",
-            cache_type_k="--cache-type-k",
-            cache_type_v="--cache-type-v",
-            rope_scaling="--rope-scaling",
-            rope_scale="--rope-scale",
-            rope_freq_base="--rope-freq-base",
-            rope_freq_scale="--rope-freq-scale",
-            yarn_orig_ctx="--yarn-orig-ctx",
-            yarn_ext_factor="--yarn-ext-factor",
-            yarn_attn_factor="--yarn-attn-factor",
-            yarn_beta_slow="--yarn-beta-slow",
-            yarn_beta_fast="--yarn-beta-fast",
-            swa_checkpoints="--ctx-checkpoints",
-            checkpoint_interval="--ctx-checkpoints-interval",
-            checkpoint_tolerance="--ctx-checkpoints-tolerance",
-            cache_ram="--cache-ram",
-            cache_ram_similarity="--cache-ram-similarity",
-            slot_prompt_similarity="--slot-prompt-similarity",
-            slot_save_path="--slot-save-path",
-            cpu_moe_layers="--n-cpu-moe",
-            tensor_split="--tensor-split",
-            main_gpu="--main-gpu",
-            devices="--device",
-            override_tensor="--override-tensor",
-            lora="--lora",
-            mmproj="--mmproj",
-            image_min_tokens="--image-min-tokens",
-            image_max_tokens="--image-max-tokens",
-            split_mode="--split-mode",
-            chat_template="--chat-template",
-            chat_template_file="--chat-template-file",
-            chat_template_kwargs="--chat-template-kwargs",
-            reasoning="--reasoning",
-            reasoning_format="--reasoning-format",
-            reasoning_budget="--reasoning-budget",
-            temperature="--temp",
-            top_k="--top-k",
-            top_p="--top-p",
-            min_p="--min-p",
-            typical_p="--typical",
-            repeat_penalty="--repeat-penalty",
-            repeat_last_n="--repeat-last-n",
-            presence_penalty="--presence-penalty",
-            frequency_penalty="--frequency-penalty",
-            seed="--seed",
-            n_predict="--predict",
-            samplers="--samplers",
-            alias="--alias",
-            timeout="--timeout",
-            log_verbosity="--verbosity",
-            pooling="--pooling",
-            override_kv="--override-kv",
-            static_path="--path",
-            mla_attention="--mla-use",
-            attention_max_batch="--attention-max-batch",
-            expert_reduction="--smart-expert-reduction",
-            lookup_cache_static="--lookup-cache-static",
-            lookup_cache_dynamic="--lookup-cache-dynamic",
-        ),
-        "cont_batching": Switch(("--cont-batching",), ("--no-cont-batching",), without=True),
-        "kv_offload": Switch((), ("--no-kv-offload",), without=True),
-        "cpu_moe": Switch(("--cpu-moe",)),
-        "check_tensors": Switch(("--check-tensors",)),
-        "warmup": Switch((), ("--no-warmup",), without=True),
-        "jinja": Switch(("--jinja",)),
-        "prefill_assistant": Switch((), ("--no-prefill-assistant",), without=True),
-        "metrics": Switch(("--metrics",)),
-        "slots": Switch((), ("--no-slots",), without=True),
-        "embeddings": Switch(("--embedding",)),
-        "ui_mcp_proxy": Switch(("--ui-mcp-proxy",)),
-        "fit": Switch(("--fit",)),
-        "fused_moe": Switch(("--fused-moe",), ("--no-fused-moe",), without=True),
-        "graph_reuse": Switch(("--graph-reuse",), ("--no-graph-reuse",), without=True),
-        "runtime_repack": Switch(("--run-time-repack",)),
-        "grouped_experts": Switch(("--grouped-expert-routing",)),
-        "k_cache_hadamard": Switch(("--k-cache-hadamard",)),
-        "v_cache_hadamard": Switch(("--v-cache-hadamard",)),
-        "merge_qkv": Switch(("--merge-qkv",)),
-        "merge_up_gate": Switch(("--merge-up-gate-experts",)),
-        "swa_compress": Switch(("--swa-compress",)),
-        "huge_pages": Switch(("--transparent-huge-pages",)),
-        # the same effect: what is not compressed keeps its full size
-        "swa_full": Switch((), ("--swa-compress",), without=True),
-        "kv_unified": Switch(()),
-        "cache_prompt": Switch((), without=True),
-    }
-)
-
 _LOAD_OPTIONS = {
     "auto": (),
     "mmap": (),
@@ -141,25 +30,6 @@ _LOAD_OPTIONS = {
     "mlock": ("--no-mmap", "--mlock"),
     "mmap+mlock": ("--mlock",),
 }
-_CONTAINER = frozenset({"cpuset", "cpuset_mems", "shm_size", "network"})
-_SPECULATION = frozenset(
-    [
-        "speculation",
-        "draft_model",
-        "draft_max",
-        "draft_min",
-        "draft_p_min",
-        "draft_gpu_layers",
-        "draft_devices",
-        "draft_cache_type_k",
-        "draft_cache_type_v",
-        "draft_threads",
-        "draft_threads_batch",
-        "ngram_size_n",
-        "ngram_size_m",
-        "ngram_min_hits",
-    ]
-)
 _KINDS = {
     "draft-simple": "draft", "draft-mtp": "mtp", "ngram-simple": "ngram-simple",
     "ngram-map-k": "ngram-map-k", "ngram-map-k4v": "ngram-map-k4v", "ngram-mod": "ngram-mod",
@@ -174,10 +44,7 @@ _DRAFT_WORDS = {
     "draft_threads_batch": "--threads-batch-draft",
 }
 _DRAFT_PAYLOAD = {"draft_max": "n_max", "draft_min": "n_min", "draft_p_min": "p_min"}
-_NGRAM_PAYLOAD = {
-    "ngram_size_n": "ngram_size_n", "ngram_size_m": "ngram_size_m",
-    "ngram_min_hits": "ngram_min_hits",
-}  # fmt: skip
+_NGRAM_PAYLOAD = {name: name for name in ("ngram_size_n", "ngram_size_m", "ngram_min_hits")}
 
 
 def spell(wish: Wish) -> Spelled:
@@ -194,15 +61,17 @@ def spell(wish: Wish) -> Spelled:
     _say_speculation(spelled, wish)
     if wish.rpc_servers:
         spelled.argv += ["--rpc", ",".join(wish.rpc_servers)]
-    spelled.argv += check_extra_args(wish.extra_args, wish.build)
+    spelled.argv += check_extra_args(wish.extra_args, wish.build, OWN_OPTIONS)
     return spelled
 
 
 def _say_one(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
-    if name in _CONTAINER or name in _SPECULATION or (name == "numa" and value == "off"):
+    if (name, value) in {("numa", "off"), ("fit", False)}:  # off unless asked for
         return
     if name == "load_mode":
-        _say_load_mode(spelled, wish, str(value))
+        if value not in _LOAD_OPTIONS:
+            raise cannot_express(wish.build, name)
+        spelled.argv += _LOAD_OPTIONS[str(value)]
     elif name == "gpu_layers":
         layers = {"all": _ALL_LAYERS, "auto": None}.get(str(value), value)
         if layers is not None:
@@ -211,19 +80,8 @@ def _say_one(spelled: Spelled, wish: Wish, name: str, value: str | float) -> Non
         spelled.argv += ["--context-shift", "on" if value else "off"]
     elif name == "ui":
         spelled.argv += ["--webui", "auto" if value else "none"]
-    elif name == "fit" and not value:
-        return  # off unless asked for
-    elif name in WORDS:
-        say(spelled, wish.build, name, WORDS[name], value)
     else:
-        raise cannot_express(wish.build, name, ())
-
-
-def _say_load_mode(spelled: Spelled, wish: Wish, mode: str) -> None:
-    words = _LOAD_OPTIONS.get(mode)
-    if words is None:
-        raise cannot_express(wish.build, "load_mode", ())
-    spelled.argv += words
+        say(spelled, wish.build, WORDS, name, value)
 
 
 def _say_speculation(spelled: Spelled, wish: Wish) -> None:

@@ -6,20 +6,28 @@ Builds differ in names (the shipped table or the build's own help decides) and i
 
 from __future__ import annotations
 
-import difflib
 import json
 from typing import TYPE_CHECKING
 
 from fleet.compiler.dialects.llama_cpp_speculation import SPECULATION_SETTINGS, say_speculation
-from fleet.compiler.dialects.llama_cpp_words import WORDS
-from fleet.compiler.dialects.spelling import Settings, Spelled, Wish, cannot_express, say
-from fleet.compiler.dialects.template_words import template_words
-from fleet.errors import CannotExpress, UserError
-from fleet.profiles.settings_table import IK_KV_TYPES, SETTINGS
+from fleet.compiler.dialects.spelling import (
+    Settings,
+    Spelled,
+    Wish,
+    cannot_express,
+    check_extra_args,
+    known_name,
+    say,
+    template_words,
+    words_of,
+)
+from fleet.errors import CannotExpress
+from fleet.profiles.settings_table import IK_KV_TYPES
 
 if TYPE_CHECKING:
     from fleet.facts.build_facts import BuildFacts
 
+WORDS = words_of("llama.cpp")
 PROGRAM = "llama-server"
 TRACE_LEVEL = 4
 # level 4 became TRACE, which holds no prompt text, between these builds; DEBUG before
@@ -31,54 +39,18 @@ _AUTO_LOAD_MODE = (10229, 10448)
 _LAYERS_BY_WORD = (202.60113, 202.60227)
 _SPLIT_TENSOR = (8672, 9093)
 _ROTATION_SINCE = 8672
-_CONTAINER = frozenset({"cpuset", "cpuset_mems", "shm_size", "network"})
 # what fleet itself decides, or what would put a secret into the argument list
-OWN_OPTIONS = frozenset(
-    [
-        "-m",
-        "--model",
-        "--host",
-        "--port",
-        "--api-key",
-        "--api-key-file",
-        "--ssl-key-file",
-        "--ssl-cert-file",
-        "-mu",
-        "--model-url",
-        "-hf",
-        "-hfr",
-        "--hf-repo",
-        "-hff",
-        "--hf-file",
-        "-dr",
-        "--docker-repo",
-        "--models-dir",
-        "--models-preset",
-        "-hft",
-        "--hf-token",
-        "--rpc",
-    ]
-)
-DANGEROUS_OPTIONS = frozenset(
-    [
-        "--tools",
-        "--tools-runtime",
-        "--agent",
-        "-ag",
-        "--mcp-servers-config",
-        "--mcp-servers-json",
-        "--ui-mcp-proxy",
-        "--webui-mcp-proxy",
-        "--props",
-        "--media-path",
-        "--path",
-        "--spec-synth-len",
-        "--spec-synth-rates",
-        "--override-kv",
-        "--cors-origins",
-        "--log-prompts-dir",
-    ]
-)
+OWN_OPTIONS = frozenset([
+    "-m", "--model", "--host", "--port", "--api-key", "--api-key-file", "--ssl-key-file",
+    "--ssl-cert-file", "-mu", "--model-url", "-hf", "-hfr", "--hf-repo", "-hff", "--hf-file",
+    "-dr", "--docker-repo", "--models-dir", "--models-preset", "-hft", "--hf-token", "--rpc",
+])  # fmt: skip
+DANGEROUS_OPTIONS = frozenset([
+    "--tools", "--tools-runtime", "--agent", "-ag", "--mcp-servers-config", "--mcp-servers-json",
+    "--ui-mcp-proxy", "--webui-mcp-proxy", "--props", "--media-path", "--path",
+    "--spec-synth-len", "--spec-synth-rates", "--override-kv", "--cors-origins",
+    "--log-prompts-dir",
+])  # fmt: skip
 
 
 def spell(wish: Wish) -> Spelled:
@@ -86,26 +58,27 @@ def spell(wish: Wish) -> Spelled:
 
     Raises `CannotExpress` for what the build has no word or no such meaning for.
     """
-    spelled = Spelled()
-    build, settings = wish.build, _template_settings(wish.settings, wish.build)
-    settings = dict(settings)
+    spelled, build = Spelled(), wish.build
+    settings = _template_settings(wish.settings, build)
     spelled.argv += ["-m", wish.model_path, "--host", wish.listen, "--port", str(wish.port)]
     if wish.rpc_servers:
         # before `--device`, which is looked up among the devices known by then
         spelled.argv += ["--rpc", ",".join(wish.rpc_servers)]
-    _say_first_of_build(spelled, build, wish)
-    for name in ("threads", "threads_batch", "ctx_size", "parallel", "kv_unified"):
-        if name in settings:
-            say(spelled, build, name, WORDS[name], settings.pop(name))
-    for name, value in settings.items():
-        _say_one(spelled, wish, name, value)
-    say_speculation(spelled, wish)
-    _say_safety(spelled, wish)
-    spelled.argv += check_extra_args(wish.extra_args, build)
+    _say_first_of_build(spelled, wish)
+    first = ("threads", "threads_batch", "ctx_size", "parallel", "kv_unified")
+    for name in (*first, *(name for name in settings if name not in first)):
+        if name in settings and name not in SPECULATION_SETTINGS:
+            _SPECIAL.get(name, _say_plain)(spelled, wish, name, settings[name])
+    say_speculation(spelled, wish, WORDS)
+    if "cors_origins" not in settings and "--cors-origins" in build:
+        # open by default: calls from any web page
+        spelled.argv += ["--cors-origins", "localhost", "--no-cors-credentials"]
+    spelled.argv += check_extra_args(wish.extra_args, build, OWN_OPTIONS)
     return spelled
 
 
-def _say_first_of_build(spelled: Spelled, build: BuildFacts, wish: Wish) -> None:
+def _say_first_of_build(spelled: Spelled, wish: Wish) -> None:
+    build = wish.build
     if build.before is None and build.after is not None:
         newest = f"`{build.name}` is newer than the table, spelled as {build.after}"
         spelled.warn("newer-build", newest)
@@ -119,79 +92,64 @@ def _say_first_of_build(spelled: Spelled, build: BuildFacts, wish: Wish) -> None
         spelled.argv += ["--ssl-cert-file", certificate, "--ssl-key-file", key]
 
 
-def _say_one(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
-    if name in SPECULATION_SETTINGS or name in _CONTAINER:
-        return
-    if SETTINGS[name].engine is not None:
-        raise cannot_express(wish.build, name, ())
-    special = _SPECIAL.get(name)
-    if special is not None:
-        special(spelled, wish, value)
-    else:
-        _check_choice(wish.build, name, value)
-        say(spelled, wish.build, name, WORDS[name], value)
-
-
-def _check_choice(build: BuildFacts, name: str, value: str | float) -> None:
-    """Refuse a word that the build's help does not list for this option."""
-    row = WORDS[name]
-    flag = next((build.flags[word] for word in row.names if word in build), None)
-    if flag is None or not flag.choices or not isinstance(value, str) or name in _OPEN:
-        return
-    if value not in flag.choices:
-        listed = ", ".join(flag.choices)
+def _say_plain(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
+    """Say it by the table; refuse a word that the build's help does not list for the option."""
+    row, build = WORDS.get(name), wish.build
+    flag = build.flags.get(known_name(build, row.names) or "") if row else None
+    choices = flag.choices if flag and name not in _OPEN else ()
+    if flag and choices and isinstance(value, str) and value not in choices:
+        listed = ", ".join(choices)
         message = f"{build.engine} {build.name} knows `{flag.names[0]}` as {listed}, not `{value}`"
         raise CannotExpress(message, where=name, fix="use one of these")
+    say(spelled, build, WORDS, name, value)
 
 
 _OPEN = frozenset({"chat_template", "samplers", "tools", "reasoning_format", "reasoning_effort"})
 
 
-def _say_numa(spelled: Spelled, wish: Wish, value: str | float) -> None:
+def _say_numa(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
     if value != "off":
-        say(spelled, wish.build, "numa", WORDS["numa"], value)
+        say(spelled, wish.build, WORDS, name, value)
 
 
-def _say_cache_type(half: str, spelled: Spelled, wish: Wish, value: str | float) -> None:
-    name = f"cache_type_{half}"
+def _say_cache_type(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
     if value in IK_KV_TYPES:
         message = f"`{value}` is a type of ik_llama.cpp only"
         raise CannotExpress(message, where=name, fix="`q8_0` is near")
-    say(spelled, wish.build, name, WORDS[name], value)
+    say(spelled, wish.build, WORDS, name, value)
 
 
-def _say_gpu_layers(spelled: Spelled, wish: Wish, value: str | float) -> None:
+def _say_gpu_layers(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
     words = wish.build.changed(*_LAYERS_BY_WORD)
     if value == "all":
         value = "all" if words else 999  # more than any model has
     if value == "auto" and not words:
         if words is None:
-            raise _unclear(wish.build, "gpu_layers", "`auto` was not known at first")
+            raise _unclear(wish.build, name, "`auto` was not known at first")
         return
-    say(spelled, wish.build, "gpu_layers", WORDS["gpu_layers"], value)
+    say(spelled, wish.build, WORDS, name, value)
 
 
-def _say_split_mode(spelled: Spelled, wish: Wish, value: str | float) -> None:
+def _say_split_mode(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
     if value in {"graph", "attn"}:
         message = f"`{value}` is a mode of ik_llama.cpp only"
-        raise CannotExpress(message, where="split_mode", fix="`tensor` is near")
+        raise CannotExpress(message, where=name, fix="`tensor` is near")
     flag = wish.build.flags.get("-sm")
     listed = value in flag.choices if flag and flag.choices else wish.build.changed(*_SPLIT_TENSOR)
     if value == "tensor" and not listed:
         message = f"{wish.build.name} does not surely know `tensor`, which came with b8929"
-        raise CannotExpress(message, where="split_mode", fix="use b9093 or later")
-    say(spelled, wish.build, "split_mode", WORDS["split_mode"], value)
+        raise CannotExpress(message, where=name, fix="use b9093 or later")
+    say(spelled, wish.build, WORDS, name, value)
 
 
-def _say_fit(spelled: Spelled, wish: Wish, value: str | float) -> None:
-    name = "-fit" if "-fit" in wish.build else None
-    if name:
-        spelled.argv += [name, "on" if value else "off"]
+def _say_fit(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
+    if "-fit" in wish.build:
+        spelled.argv += ["-fit", "on" if value else "off"]
     elif value:
-        raise cannot_express(wish.build, "fit", ("-fit",))
+        raise cannot_express(wish.build, name, ("-fit",))
 
 
-def _say_load_mode(spelled: Spelled, wish: Wish, value: str | float) -> None:
+def _say_load_mode(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
     """Choose among old and new options so that the mode means the same in every build."""
     build, mode = wish.build, str(value)
     if mode == "auto":
@@ -202,14 +160,14 @@ def _say_load_mode(spelled: Spelled, wish: Wish, value: str | float) -> None:
         old = _OLD_LOAD_OPTIONS[mode]
         missing = [name for name in old if name not in build and name != "--mmap"]
         if missing or (mode.endswith("mlock") and build.changed(*_LOAD_MODE) is None):
-            raise _unclear(build, "load_mode", "how `mlock` and mmap go together changed here")
+            raise _unclear(build, name, "how `mlock` and mmap go together changed here")
         spelled.argv += [name for name in old if name in build]
         return
     locks_alone = build.changed(*_LOCK_WITHOUT_MAP)
     if mode.endswith("mlock"):
         if locks_alone is None or (mode == "mlock" and not locks_alone):
             why = "`-lm mlock` also maps the file until b10142 and does not since b10189"
-            raise _unclear(build, "load_mode", why)
+            raise _unclear(build, name, why)
         mode = mode if locks_alone else "mlock"
     spelled.argv += ["-lm", mode]
 
@@ -234,10 +192,10 @@ _OLD_LOAD_OPTIONS = {
 }
 
 
-def _say_reasoning(spelled: Spelled, wish: Wish, value: str | float) -> None:
+def _say_reasoning(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
     """Set one thinking policy; before `--reasoning` came it is an argument of the template."""
     if "--reasoning" in wish.build:
-        spelled.argv += ["--reasoning", str(value)]
+        say(spelled, wish.build, WORDS, name, value)
 
 
 def _template_settings(settings: Settings, build: BuildFacts) -> Settings:
@@ -248,16 +206,16 @@ def _template_settings(settings: Settings, build: BuildFacts) -> Settings:
     policy = settings.get("reasoning", "auto")
     if "--reasoning" in build or policy == "auto":
         return settings
-    given = template_words(str(settings.get("chat_template_kwargs") or ""))
-    words = {"enable_thinking": policy == "on", "thinking": policy == "on", **given}
+    thinks = policy == "on"
+    words = {"enable_thinking": thinks, "thinking": thinks, **template_words(settings)}
     return {**settings, "chat_template_kwargs": json.dumps(words)}
 
 
-def _say_log_verbosity(spelled: Spelled, wish: Wish, value: str | float) -> None:
+def _say_log_verbosity(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
     if int(value) >= TRACE_LEVEL and not has_trace_level(wish.build):
         message = "this build writes whole prompts into the log at this level"
         spelled.warn("prompts-in-log", message)
-    say(spelled, wish.build, "log_verbosity", WORDS["log_verbosity"], value)
+    say(spelled, wish.build, WORDS, name, value)
 
 
 def has_trace_level(build: BuildFacts) -> bool:
@@ -265,31 +223,20 @@ def has_trace_level(build: BuildFacts) -> bool:
     return build.changed(*_TRACE) is True
 
 
-def _say_kv_rotation(spelled: Spelled, wish: Wish, value: str | float) -> None:
-    if value:
-        return
-    if wish.build.order < _ROTATION_SINCE:
-        return  # such a build never rotates
-    spelled.env["LLAMA_ATTN_ROT_DISABLE"] = "1"
+def _say_kv_rotation(spelled: Spelled, wish: Wish, _name: str, value: str | float) -> None:
+    if not value and wish.build.order >= _ROTATION_SINCE:  # an older build never rotates
+        spelled.env["LLAMA_ATTN_ROT_DISABLE"] = "1"
 
 
-def _say_cpu_strict(spelled: Spelled, wish: Wish, value: str | float) -> None:
-    say(spelled, wish.build, "cpu_strict", WORDS["cpu_strict"], value)
+def _say_cpu_strict(spelled: Spelled, wish: Wish, name: str, value: str | float) -> None:
+    say(spelled, wish.build, WORDS, name, value)
     spelled.argv += ["--cpu-strict-batch", "1" if value else "0"]
-
-
-def _say_cache_type_k(spelled: Spelled, wish: Wish, value: str | float) -> None:
-    _say_cache_type("k", spelled, wish, value)
-
-
-def _say_cache_type_v(spelled: Spelled, wish: Wish, value: str | float) -> None:
-    _say_cache_type("v", spelled, wish, value)
 
 
 _SPECIAL = {
     "numa": _say_numa,
-    "cache_type_k": _say_cache_type_k,
-    "cache_type_v": _say_cache_type_v,
+    "cache_type_k": _say_cache_type,
+    "cache_type_v": _say_cache_type,
     "gpu_layers": _say_gpu_layers,
     "split_mode": _say_split_mode,
     "fit": _say_fit,
@@ -301,29 +248,6 @@ _SPECIAL = {
 }
 
 
-def _say_safety(spelled: Spelled, wish: Wish) -> None:
-    """Close what is open by default: calls from any web page."""
-    if "cors_origins" not in wish.settings and "--cors-origins" in wish.build:
-        spelled.argv += ["--cors-origins", "localhost", "--no-cors-credentials"]
-
-
 def _unclear(build: BuildFacts, setting: str, why: str) -> CannotExpress:
     fix = "use another build, or leave it out"
     return CannotExpress(f"{build.engine} {build.name}: {why}", where=setting, fix=fix)
-
-
-def check_extra_args(words: tuple[str, ...], build: BuildFacts) -> list[str]:
-    """Return `words`. Raises for options that the build lacks or that fleet decides itself."""
-    for word in words:
-        name = word.partition("=")[0]
-        if not name.startswith("-") or name.lstrip("-")[:1].isdigit() or name == "-":
-            continue
-        if name in OWN_OPTIONS:
-            fix = "use the keys of the deployment (`port`, `bind`, `api_key`, `tls`)"
-            raise UserError("fleet sets this option itself", where=f"extra_args {name}", fix=fix)
-        if name not in build:
-            near = difflib.get_close_matches(name, build.flags, n=1)
-            fix = f"did you mean `{near[0]}`?" if near else "see the engine's own `--help`"
-            message = f"{build.engine} {build.name} does not know this option"
-            raise CannotExpress(message, where=f"extra_args {name}", fix=fix)
-    return list(words)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fleet.compiler.dialects.llama_cpp_words import WORDS
 from fleet.compiler.dialects.spelling import (
     Spelled,
     Value,
     Wish,
+    Words,
     cannot_express,
     known_name,
     say,
+    say_row,
 )
 from fleet.errors import CannotExpress
 
@@ -36,15 +37,11 @@ _FOR_DRAFTS = (
 _FOR_CACHES = ("lookup_cache_static", "lookup_cache_dynamic")
 _NGRAM_PARTS = {"ngram_size_n": "size-n", "ngram_size_m": "size-m", "ngram_min_hits": "min-hits"}
 _NGRAM_KINDS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v")
-_MOD_PARTS = {
-    "ngram_mod_match": "--spec-ngram-mod-n-match",
-    "ngram_mod_min": "--spec-ngram-mod-n-min",
-    "ngram_mod_max": "--spec-ngram-mod-n-max",
-}
+_FOR_MOD = ("ngram_mod_match", "ngram_mod_min", "ngram_mod_max")
 SPECULATION_SETTINGS = frozenset(
     {
         "speculation", "draft_model", "draft_max", "draft_min",
-        *_FOR_DRAFTS, *_FOR_CACHES, *_NGRAM_PARTS, *_MOD_PARTS,
+        *_FOR_DRAFTS, *_FOR_CACHES, *_NGRAM_PARTS, *_FOR_MOD,
     }
 )  # fmt: skip
 
@@ -55,11 +52,11 @@ def kinds_of_speculation(speculation: object) -> tuple[str, ...]:
     return tuple(word for word in words if word != "none")
 
 
-def say_speculation(spelled: Spelled, wish: Wish) -> None:
+def say_speculation(spelled: Spelled, wish: Wish, words: Words) -> None:
     """Add the words for drafts and n-grams. Raises `CannotExpress`."""
     settings, build = wish.settings, wish.build
     kinds = kinds_of_speculation(settings.get("speculation"))
-    used = set(_say_kinds(spelled, wish, kinds)) if kinds else set()
+    used = set(_say_kinds(spelled, wish, kinds, words)) if kinds else set()
     unused = sorted((SPECULATION_SETTINGS & settings.keys()) - used - {"speculation"})
     if unused:
         names = ", ".join(f"`{name}`" for name in unused)
@@ -68,23 +65,22 @@ def say_speculation(spelled: Spelled, wish: Wish) -> None:
         spelled.argv += ["--spec-type", "none"]
 
 
-def _say_kinds(spelled: Spelled, wish: Wish, kinds: tuple[str, ...]) -> Iterable[str]:
+def _say_kinds(spelled: Spelled, wish: Wish, kinds: tuple[str, ...], words: Words) -> Iterable[str]:
     """Say each kind with its own settings; yield the settings that took part."""
     settings, build = wish.settings, wish.build
     _say_types(spelled, build, kinds)
-    if any(kind in _DRAFT_KINDS for kind in kinds):
-        if "draft_model" in settings:
-            spelled.argv += ["-md", str(settings["draft_model"])]
-            yield "draft_model"
-        for name in (*_FOR_DRAFTS, "draft_max", "draft_min"):
-            if name in settings:
-                _say_draft(spelled, build, name, settings[name])
-                yield name
-    if "ngram-cache" in kinds:
-        for name in _FOR_CACHES:
-            if name in settings:
-                say(spelled, build, name, WORDS[name], settings[name])
-                yield name
+    if set(kinds) & set(_DRAFT_KINDS) and "draft_model" in settings:
+        spelled.argv += ["-md", str(settings["draft_model"])]
+        yield "draft_model"
+    used = [
+        *((*_FOR_DRAFTS, "draft_max", "draft_min") if set(kinds) & set(_DRAFT_KINDS) else ()),
+        *(_FOR_CACHES if "ngram-cache" in kinds else ()),
+        *(_FOR_MOD if "ngram-mod" in kinds else ()),
+    ]
+    for name in used:
+        if name in settings:
+            say(spelled, build, words, name, settings[name])
+            yield name
     yield from _say_ngrams(spelled, wish, kinds)
 
 
@@ -129,17 +125,6 @@ def _check_kind_exists(build: BuildFacts, kind: str) -> None:
         raise CannotExpress(message, where="speculation", fix=f"use b{first} or later")
 
 
-def _say_draft(spelled: Spelled, build: BuildFacts, name: str, value: str | float) -> None:
-    row = _DRAFT_WORDS.get(name) or WORDS[name]
-    say(spelled, build, name, row, value)
-
-
-_DRAFT_WORDS = {
-    "draft_max": Value(("--spec-draft-n-max", "--draft-max")),
-    "draft_min": Value(("--spec-draft-n-min", "--draft-min")),
-}
-
-
 def _say_ngrams(spelled: Spelled, wish: Wish, kinds: tuple[str, ...]) -> Iterable[str]:
     settings, build = wish.settings, wish.build
     for kind in _NGRAM_KINDS:
@@ -150,10 +135,5 @@ def _say_ngrams(spelled: Spelled, wish: Wish, kinds: tuple[str, ...]) -> Iterabl
                 names = (f"--spec-{kind}-{part}", f"--spec-ngram-{part}")
                 # the older option serves all kinds at once
                 if known_name(build, names) not in spelled.argv:
-                    say(spelled, build, name, Value(names), settings[name])
-                yield name
-    if "ngram-mod" in kinds:
-        for name, word in _MOD_PARTS.items():
-            if name in settings:
-                say(spelled, build, name, Value((word,)), settings[name])
+                    say_row(spelled, build, name, Value(names), settings[name])
                 yield name

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from fleet.compiler.dialects import ik_llama_cpp, llama_cpp_words
+from fleet.compiler.dialects import ik_llama_cpp, llama_cpp
 from fleet.compiler.dialects.spelling import Spelled, say
 from fleet.diagnose.interval_option import SETTING, interval_option
 from fleet.errors import CannotExpress
@@ -230,11 +230,11 @@ def spelled(settings: Mapping[str, int | bool], build: BuildFacts | None) -> tup
         option = interval_option("vllm", build)
         return (option, str(value)) if value and option else ()
     ik = build.engine == "ik_llama.cpp"
-    words = ik_llama_cpp.WORDS if ik else llama_cpp_words.WORDS
+    words = ik_llama_cpp.WORDS if ik else llama_cpp.WORDS
     spoken = Spelled()
     try:
         for name, value in settings.items():
-            say(spoken, build, name, words[name], value)
+            say(spoken, build, words, name, value)
     except CannotExpress:
         return ()
     return tuple(spoken.argv)

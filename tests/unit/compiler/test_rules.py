@@ -8,17 +8,32 @@ from typing import TYPE_CHECKING
 import pytest
 
 from fleet.compiler.compile_deployment import compile_deployment
+from fleet.compiler.dialects import embedded, ik_llama_cpp, llama_cpp, vllm
 from fleet.errors import UserError
 from fleet.facts.host_facts import NumaNode
 from fleet.facts.known_builds import build_facts
 from fleet.profiles.kinds import Tls
+from fleet.profiles.settings_table import SETTINGS
 from fleet.sizes import GIB, ByteSize
 from support.deployments import HERE, HOSTS, WITH_CUDA, deployment, launch, launches, value_of
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from fleet.facts.host_facts import HostFacts
 
 pytestmark = pytest.mark.pure
+
+
+@pytest.mark.parametrize("dialect", [llama_cpp, ik_llama_cpp, vllm, embedded])
+def test_the_table_of_words_has_no_setting_that_there_is_not(dialect: ModuleType) -> None:
+    assert dialect.WORDS.keys() <= SETTINGS.keys()
+
+
+def test_every_setting_can_be_said_to_some_engine() -> None:
+    said = {*llama_cpp.WORDS, *ik_llama_cpp.WORDS, *vllm.WORDS}
+
+    assert said == set(SETTINGS)
 
 
 @pytest.mark.parametrize("architecture", ["deepseek-v3.2", "kimi-k2", "deepseek-v4-flash"])
