@@ -1,59 +1,44 @@
-"""What a line turned out to be, kept for the lines of the same shape."""
+"""Where the parts of a line stand, which is the same in every line of its shape."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from fleet.diagnose.read_log import slot_lines
 from fleet.diagnose.read_log.prefixes import source_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from fleet.diagnose.read_log.rows import Row
 
-    Reader = Callable[..., str | None]  # of a reading and a text; of a reading, a task, a text
+Figures = Callable[[str], Sequence[str]]
 
-# how a slot line is read: by its row alone, for nothing, for the slot, with more to do
-TAKEN, SILENT, OF_SLOT, HEADER, UNKNOWN, LAUNCH, CHOICE, RELEASE, TIMED = range(9)
-# how any other is: by its reader alone, a function's (which can mean trouble besides), a timing
-PLAIN, FUNCTION, TIMING, OF_BUILD = range(4)
+
+def figures_at(spans: Sequence[tuple[int, int]]) -> Figures:
+    """Return what takes the pieces of a line that stand at `spans`."""
+    places = [slice(*span) for span in spans]
+    if len(places) > 1:
+        return itemgetter(*places)
+    return (lambda line: (line[places[0]],)) if places else lambda _line: ()
+
+
+class TaskPlace(NamedTuple):
+    """Where a line names the server (by another program in front), slot and task."""
+
+    named: slice
+    head: slice  # slot and task together
+    slot: slice
+    number: slice
 
 
 class SlotLine(NamedTuple):
-    """Where the parts of a slot line lie: ` id `, ` | task `, its end, the text; who reads it."""
+    """Where a slot line names its task, where its text begins, and the row for it."""
 
-    start: int
-    at: int
-    end: int
+    task: TaskPlace
     begin: int
-    handler: slot_lines.Handler
+    row: Row
     how: int
-    named: slice  # the server, by another program in front
-
-
-class Known(NamedTuple):
-    """Who reads a line, from where on, and how."""
-
-    read: Reader
-    begin: int
-    kind: int
-    named: slice
-
-
-class Envelope(NamedTuple):
-    """Where a line of the log stands in one of JSON."""
-
-    begin: int
-    end: int
-
-
-def envelope_of(line: str, message: str, *, escapes: int = 0) -> Envelope | None:
-    """Return where `message` stands in `line`, None where that is not as plain as it looks.
-
-    `escapes` is how many characters behind the message are written with a backslash.
-    """
-    begin = line.find(message)
-    plain = line.isascii() and line.count("\\") == escapes and begin == line.rfind(message)
-    return Envelope(begin, begin + len(message)) if message and plain and begin >= 0 else None
 
 
 def slot_line_of(line: str, at: int) -> SlotLine | None:
@@ -66,13 +51,18 @@ def slot_line_of(line: str, at: int) -> SlotLine | None:
     except ValueError:
         return None
     begin = len(line) - len(line[end + 2 :].lstrip())
-    handler = slot_lines.TABLE.get(line[begin : begin + 8], slot_lines.unknown)
-    how = _HOW.get(handler, TAKEN) if begin < len(line) else HEADER
-    return SlotLine(start, at, end, begin, handler, how, source_place(line))
+    row = slot_lines.TABLE.get(line[begin : begin + 8], slot_lines.NOT_KNOWN)
+    how = row.how if begin < len(line) else slot_lines.HEADER
+    slot, number = slice(start + 4, at), slice(at + 8, end)
+    task = TaskPlace(source_place(line), slice(start, end), slot, number)
+    return SlotLine(task, begin, row, how)
 
 
-_HOW = {
-    slot_lines.nothing: SILENT, slot_lines.new_slot: OF_SLOT, slot_lines.unknown: UNKNOWN,
-    slot_lines.launch: LAUNCH, slot_lines.selected: CHOICE, slot_lines.release: RELEASE,
-    slot_lines.prompt_timing: TIMED,
-}  # fmt: skip
+def envelope_of(line: str, message: str, *, escapes: int = 0) -> slice | None:
+    """Return where `message` stands in a line of JSON, None where that is not plain to see.
+
+    `escapes` is how many characters behind the message are written with a backslash.
+    """
+    begin = line.find(message)
+    plain = line.isascii() and line.count("\\") == escapes and begin == line.rfind(message)
+    return slice(begin, begin + len(message)) if message and plain and begin >= 0 else None

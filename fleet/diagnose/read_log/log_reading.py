@@ -86,7 +86,7 @@ class Task:
     fresh: bool = False  # the slot was empty
     at: float | None = None
     start: int = 0
-    peers: list[Task] = field(default_factory=list)
+    peers: tuple[Task, ...] = ()
 
 
 @dataclass(slots=True)

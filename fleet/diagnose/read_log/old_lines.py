@@ -8,18 +8,20 @@ import shlex
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from fleet.diagnose.read_log.known_lines import figures_at
 from fleet.diagnose.read_log.log_reading import SHOWN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from fleet.diagnose.read_log.known_lines import Figures
     from fleet.diagnose.read_log.log_reading import LogReading
     from fleet.diagnose.read_log.task_assembly import Key, TaskAssembly
 
+    Read = Callable[[TaskAssembly, str, str, int], None]  # the server, a line and its number
+
 _IK_CACHE = re.compile(r"Cache: cache_size = (\d+), (.*)")
-_IK_PROMPT_CACHE = re.compile(r"Prompt cache: cache size: (\d+)")
 _PAIR = re.compile(r"(\w+)\s*=\s*(\d+)")
-_IK_CHECKPOINT = re.compile(r"context checkpoint")
 _OLD_TIMING = re.compile(
     r"(?:print_timings|llama_print_timings|llama_perf_context_print|slot print_timing): "
 )
@@ -45,58 +47,63 @@ def is_old_timing(text: str) -> bool:
     return _OLD_TIMING.match(text) is not None
 
 
-def read_old(assembly: TaskAssembly, source: str, text: str, number: int) -> bool:
-    """Read 2023's `slot N ...` lines and ik's `======== Cache:`; False when it is neither."""
-    if text.startswith("="):
-        return _ik_cache(assembly, text)
-    return _slot_2023(assembly, source, text, number)
+def reader_of(line: str, begin: int) -> Read | None:
+    """Return what reads 2023's `slot N ...` and ik's `======== Cache:`; None for others."""
+    if line.startswith("=", begin) and "ache: " in line:
+        return lambda assembly, _source, line, _number: _ik_cache(assembly, line)
+    for pattern, take in SLOT_2023:
+        if found := pattern.search(line, begin):
+            return _slot_2023(take, figures_at(found.regs[1:]))
+    return None
 
 
-def _slot_2023(assembly: TaskAssembly, source: str, text: str, number: int) -> bool:
-    for pattern, read in SLOT_2023:
-        if found := pattern.search(text):
-            read(assembly, (source, int(found[1])), found, number)
-            assembly.reading.marks.add("slots23")
-            return True
-    return False
+def _slot_2023(take: Callable[..., None], figures: Figures) -> Read:
+    def read(assembly: TaskAssembly, source: str, line: str, number: int) -> None:
+        slot, *rest = figures(line)
+        take(assembly, (source, int(slot)), (number, line), *rest)
+        assembly.reading.marks.add("slots23")
+
+    return read
 
 
-def _processing(assembly: TaskAssembly, key: Key, found: re.Match[str], number: int) -> None:
-    begun = assembly.open(key, int(found[2]), number, found.string)
+def _processing(assembly: TaskAssembly, key: Key, line: tuple[int, str], task: str) -> None:
+    begun = assembly.open(key, int(task), *line)
     begun.launched = True
     assembly.turn_to(key[0], begun)
 
 
-def _in_cache(assembly: TaskAssembly, key: Key, found: re.Match[str], number: int) -> None:
+def _in_cache(
+    assembly: TaskAssembly, key: Key, line: tuple[int, str], cached: str, left: str
+) -> None:
     task = assembly.tasks.get(key)
     if task is None or task.released is not None:
-        task = assembly.open(key, None, number, found.string)
-    task.cached = int(found[2])
-    task.prompt = task.cached + int(found[3])
+        task = assembly.open(key, None, *line)
+    task.cached = int(cached)
+    task.prompt = task.cached + int(left)
     assembly.turn_to(key[0], task)
 
 
-def _removed(assembly: TaskAssembly, key: Key, found: re.Match[str], _number: int) -> None:
+def _removed(assembly: TaskAssembly, key: Key, _line: tuple[int, str], position: str) -> None:
     task = assembly.tasks.get(key)
     if task is not None and task.first_rm is None:
-        task.first_rm = int(found[2])
+        task.first_rm = int(position)
 
 
-def _released(assembly: TaskAssembly, key: Key, found: re.Match[str], _number: int) -> None:
+def _released(assembly: TaskAssembly, key: Key, _line: tuple[int, str], tokens: str) -> None:
     """Take the tokens in the cache: one more than builds that stop before the last."""
     task = assembly.tasks.get(key)
     if task is not None:
-        task.released = int(found[2])
+        task.released = int(tokens)
         assembly.release(task)
     assembly.current = None
     assembly.currents.pop(key[0], None)
 
 
-def _shifted(assembly: TaskAssembly, key: Key, found: re.Match[str], number: int) -> None:
+def _shifted(assembly: TaskAssembly, key: Key, line: tuple[int, str]) -> None:
     task = assembly.tasks.get(key)
     if task is not None:
         task.shifted = True
-    assembly.reading.saw("context-shift", number, found.string)
+    assembly.reading.saw("context-shift", *line)
 
 
 SLOT_2023 = (
@@ -108,11 +115,11 @@ SLOT_2023 = (
 )
 
 
-def _ik_cache(assembly: TaskAssembly, text: str) -> bool:
-    found = _IK_CACHE.search(text)
+def _ik_cache(assembly: TaskAssembly, text: str) -> None:
     assembly.reading.marks.add("ik-cache")
+    found = _IK_CACHE.search(text)
     if found is None:
-        return _IK_PROMPT_CACHE.search(text) is not None
+        return
     keys = {key: int(value) for key, value in _PAIR.findall(found[2])}
     past = keys.get("n_past1", keys.get("n_past"))
     task = assembly.current
@@ -123,7 +130,6 @@ def _ik_cache(assembly: TaskAssembly, text: str) -> bool:
         task.held, task.lcp = int(found[1]), past
         if task.first_rm is None:
             task.cached = past
-    return True
 
 
 def mark_mismatch(assembly: TaskAssembly, number: int, line: str) -> None:

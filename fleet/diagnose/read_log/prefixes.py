@@ -59,10 +59,13 @@ NOWHERE = slice(0, 0)
 _CLOCK = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) [A-Z] ")
 
 
-def clock_seconds(line: str) -> float | None:
-    """Return the seconds since start of an `M.SS.mmm.uuu L ` stamp anywhere in the line."""
+def clock_place(line: str) -> slice | None:
+    """Return where an `M.SS.mmm.uuu` stamp since the start stands, with its level behind."""
     found = _CLOCK.match(line) or _CLOCK.search(line)
-    if found is None:
-        return None
-    minutes, seconds, milli, micro = found.groups()
-    return int(minutes) * 60 + int(seconds) + int(milli) / 1e3 + int(micro) / 1e6
+    return slice(found.start(), found.end() - 3) if found else None
+
+
+def microseconds(clock: str) -> int:
+    """Return what an `M.SS.mmm.uuu` stamp says."""
+    minutes, _, rest = clock.partition(".")
+    return int(minutes) * 60_000_000 + int(rest.replace(".", ""))

@@ -9,6 +9,7 @@ searched for sentences that mean trouble.
 from __future__ import annotations
 
 import re
+from itertools import count, repeat
 from typing import TYPE_CHECKING
 
 from fleet.diagnose.read_log import (
@@ -21,107 +22,84 @@ from fleet.diagnose.read_log import (
     vllm_lines,
 )
 from fleet.diagnose.read_log.generation import settle_generation
-from fleet.diagnose.read_log.known_lines import (
-    CHOICE,
-    FUNCTION,
-    HEADER,
-    LAUNCH,
-    OF_BUILD,
-    OF_SLOT,
-    PLAIN,
-    RELEASE,
-    SILENT,
-    TAKEN,
-    TIMED,
-    TIMING,
-    UNKNOWN,
-    Envelope,
-    Known,
-    SlotLine,
-    envelope_of,
-    slot_line_of,
-)
-from fleet.diagnose.read_log.lines import batch_of, line_batches
+from fleet.diagnose.read_log.known_lines import envelope_of, figures_at, slot_line_of
+from fleet.diagnose.read_log.lines import SHAPE, line_batches
 from fleet.diagnose.read_log.log_reading import SHOWN, LogReading, Task
-from fleet.diagnose.read_log.prefixes import clock_seconds, source_place, strip_prefixes
-from fleet.diagnose.read_log.structured_lines import Places
+from fleet.diagnose.read_log.prefixes import clock_place, microseconds, source_place, strip_prefixes
 from fleet.diagnose.read_log.task_assembly import TaskAssembly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from fleet.diagnose.read_log.known_lines import Reader
+    from fleet.diagnose.read_log.known_lines import Figures, SlotLine, TaskPlace
     from fleet.diagnose.read_log.lines import Batch
-    from fleet.diagnose.read_log.task_assembly import Key
+    from fleet.diagnose.read_log.rows import Row, Take
+    from fleet.diagnose.read_log.structured_lines import Places
 
+    Reads = Callable[[str, int], object]  # a line of one shape, and its number
+    Of = Callable[[LogReading, str], str | None]  # a text into the reading; the event it is
 
 _SRV = re.compile(r"(?:srv|cmn|spec)\s+\S+?:?\s+(?:- )?")
 _BUILD = re.compile(
     r"(?:build_info: (b\d+)|build: (\d+) \(|version: (\d+) \(|\(build (\d+), |build = (\d+) \()"
 )
 _NAME = re.compile(r"([A-Za-z_]\w*)\s*: ?")
-NEW = ()  # a shape not seen before
 SHAPES = 20_000  # remembered at most, between batches
 LONG = 4000  # characters; Python refuses numbers of more than 4,300 digits
-_RESTART_S = 1.0  # a clock that goes back by more is a new start
+_RESTART_US = 1_000_000  # a clock that goes back by more is a new start
 
 
 class LogReader:
     """Feed it batches of lines, then ask for the reading.
 
-    Logs say the same again and again with other figures. What a line turned out to be is
-    remembered for its shape (`lines.Batch`): that it says nothing, or who reads it where.
+    Logs say the same again and again with other figures. How lines of a shape (`lines.Batch`)
+    are read is found out once, and kept: None when they say nothing, whatever their figures.
     """
 
     def __init__(self, on_task: Callable[[Task], None] | None = None) -> None:
         """Start with nothing read; `on_task` sees every finished task."""
         self.reading = LogReading()
         self.assembly = TaskAssembly(self.reading, on_task=on_task)
-        self._clock = 0.0
+        self._clock = 0
         self._seen_slots = False
         # lines of one task follow each other: what the last slot line began with
         self._head, self._source, self._key, self._number = "", "", ("", 0), -1
         self._task = Task()
         self._line = 0
         self._command = ""  # line with options, the last
-        self._shape = b""
-        self._known: dict[bytes, SlotLine | Known | Places | Envelope | None] = {}  # None: silent
+        self._shape, self._shapes = b"", [b""]
+        self._known: dict[bytes, Reads | None] = {}
         self._troubles: dict[bytes, error_lines.Trouble | None] = {}
 
     def feed(self, batch: Batch) -> None:
         """Read a batch."""
         lines, shapes = batch
-        number = self._line
-        known, sides = self._known, self.reading.sides
         if max(map(len, lines), default=0) > LONG:  # what follows is no figure
             lines = [line if line[:1] == "{" else line[:LONG] for line in lines]
             self.forget()
-        if len(known) > SHAPES:
+        if len(self._known) > SHAPES:
             self.forget()
-        for whole, whole_shape in zip(lines, shapes, strict=True):
-            number += 1
-            line, shape = whole, whole_shape
-            what = known.get(shape, NEW)
-            if what.__class__ is Envelope:
-                line, shape = line[what.begin : what.end], shape[what.begin : what.end]
-                what = known.get(shape, NEW)
-            if what is None and (not sides or old_lines.are_full(sides)):
-                continue
-            self._shape = shape
-            if what.__class__ is SlotLine:
-                self._slot_line(line, what, number)
-            elif what.__class__ is Known:
-                self._known_line(line, what, number)
-            elif what.__class__ is Places:
-                self._bracket(line, what, line[what.named], number)
-            elif self._new_line(line, number):
-                known[shape] = None
-        self._line = self.reading.lines = number
+        first, self._shapes, sides = self._line + 1, shapes, self.reading.sides
+        reads = map(self._known.get, shapes, repeat(self._first_of_shape))
+        for line, number, read in zip(lines, count(first), reads):
+            if read is not None:
+                read(line, number)
+            elif sides and not old_lines.are_full(sides):
+                self._first_of_shape(line, number)
+        self._line = self.reading.lines = first + len(lines) - 1
 
     def forget(self) -> None:
-        """Forget what lines of each shape are; only memory and time depend on it."""
+        """Forget how lines of each shape are read; only memory and time depend on it."""
         self._known.clear()
         self._troubles.clear()
+
+    def _first_of_shape(self, line: str, number: int) -> None:
+        self._read_new(line, self._shapes[number - self._line - 1], number)
+
+    def _read_new(self, line: str, shape: bytes, number: int) -> None:
+        self._shape = shape
+        if self._new_line(line, number):
+            self._known[shape] = None
 
     def _new_line(self, line: str, number: int) -> bool:
         """Read a line of a new shape; True when it says nothing, whatever its figures."""
@@ -132,40 +110,31 @@ class LogReader:
                 return self._other(line, number)
             if not self._seen_slots:
                 self._first_slot_line(line)
-            if place.how == SILENT and line[at + 8] == "-":
-                return True  # it begins no task either
-            if place.how != UNKNOWN:
-                self._known[self._shape] = place
-            self._slot_line(line, place, number)
-            return False
+            return self._new_slot_line(line, place, number)
         bare = line.lstrip()
-        if (handler := slot_lines.UNSTAMPED.get(bare[:8])) is not None:
+        if (row := slot_lines.UNSTAMPED.get(bare[:8])) is not None:
             self.reading.marks.add("timing")
-            if handler is slot_lines.nothing:
-                return True
-            self._remember(handler, bare, line, TIMING)
-            self._timing(handler, bare, "", line, number)
-            return False
+            return self._timing(row, bare, line, number)
         return not bare or self._other(line, number)
 
-    def _known_line(self, line: str, known: Known, number: int) -> None:
-        """Read a line whose shape was seen before, and not as a slot's."""
-        read, begin, kind, named = known
-        if kind == TIMING:
-            self._timing(read, line[begin:], line[named], line, number)
-            return
-        self.reading.line = number
-        event = read(self.reading, line[begin:])
-        if event == "idle":
-            self.assembly.idle()
-        elif event and kind != OF_BUILD:
-            self.reading.saw(event, number, line)
-        if kind == FUNCTION and event in {None, "kv-failed"}:
-            self._trouble(line[begin:], line, number)
+    def _remember(self, read: Reads, line: str, number: int) -> None:
+        """Let `read` have lines of this shape from now on, and this one."""
+        self._known[self._shape] = read
+        read(line, number)
 
-    def _remember(self, read: Reader, text: str, line: str, kind: int) -> Known:
+    def _take(self, read: Of, text: str, line: str, number: int) -> None:
+        """Let `read` have a text now, and in lines of this shape from now on."""
+        self._keep(read, text, line)(line, number)
+
+    def _keep(self, read: Of, text: str, line: str) -> Reads:
         """Let `read` have what stands where `text` does in lines of this shape from now on."""
-        known = Known(read, len(line) - len(text), kind, source_place(line))
+        reading, begin = self.reading, len(line) - len(text)
+
+        def known(line: str, number: int) -> None:
+            reading.line = number
+            if event := read(reading, line[begin:]):
+                reading.saw(event, number, line)
+
         self._known[self._shape] = known
         return known
 
@@ -178,88 +147,123 @@ class LogReader:
         settle_generation(self.reading)
         return self.reading
 
-    def _slot_line(self, line: str, place: SlotLine, number: int) -> None:
-        """Read `... id  N | task M | TEXT`."""
-        start, at, end, begin, handler, how, named = place
-        if how == OF_SLOT:
-            handler(self.reading, self._task, line[begin:])
-            slots = int(line[start + 4 : at]) + 1
-            self.reading.n_slots = max(self.reading.n_slots or 0, slots)
-            return
-        head, source = line[start:end], line[named]
-        if head == self._head and source == self._source:
-            task = self._task
+    def _new_slot_line(self, line: str, place: SlotLine, number: int) -> bool:
+        """Read `... id  N | task M | TEXT`; True when lines of this shape begin no task either."""
+        row = place.row
+        found = row.find(line, place.begin)
+        if place.how == slot_lines.UNKNOWN:
+            self._unknown_text(place, line, number)
+        elif place.how == slot_lines.HEADER:
+            self._remember(self._header_reader(place), line, number)
+        elif found is None:
+            if line[place.task.number] == "-1":
+                return True
+            self._remember(self._opener(place.task), line, number)
+        elif place.how == slot_lines.OF_SLOT:
+            self._remember(self._slot_reader(place, figures_at(found[1])), line, number)
         else:
-            self._number = int(line[at + 8 : end])
-            self._key = (source, int(line[start + 4 : at]))
-            task = self._task = self.assembly.of(self._key, self._number, number, line)
+            take, spans = found
+            self._remember(self._task_reader(place, take, figures_at(spans), line), line, number)
+        return False
+
+    def _opener(self, place: TaskPlace) -> Callable[[str, int], Task]:
+        """Return what finds the task of a line of this shape."""
+        named, whole, slot, task = place
+
+        def task_of(line: str, number: int) -> Task:
+            head, source = line[whole], line[named]
+            if head == self._head and source == self._source:
+                return self._task
+            self._number = int(line[task])
+            self._key = (source, int(line[slot]))
             self._head, self._source = head, source
-        if how == TAKEN:
-            event = handler(self.reading, task, line[begin:])
+            self._task = self.assembly.of(self._key, self._number, number, line)
+            return self._task
+
+        return task_of
+
+    def _task_reader(self, place: SlotLine, take: Take, figures: Figures, line: str) -> Reads:
+        """Return what takes the figures of lines of this shape for their task."""
+        reading, task_of, how = self.reading, self._opener(place.task), place.how
+        clock = clock_place(line)
+
+        def taken(line: str, number: int) -> None:
+            event = take(reading, task_of(line, number), *figures(line))
             if event is not None:
-                self.reading.saw(event, number, line)
-        elif how != SILENT:
-            self._special(task, place, line, number)
+                reading.saw(event, number, line)
 
-    def _special(self, task: Task, place: SlotLine, line: str, number: int) -> None:
-        """Read a line that begins or ends something, or that no row of the table takes."""
-        how, handler = place.how, place.handler
-        if how == HEADER:
-            self._header(task, self._key)
-            return
-        if how == UNKNOWN:
-            self._unknown_text(task, place, line, number)
-            return
-        if how == LAUNCH:
-            task = self._launched(task, self._key, line, number)
-        elif how == CHOICE and self._number < 0:
-            task.line, task.text = number, line[:SHOWN]  # not when the slot was made
-        event = handler(self.reading, task, line[place.begin :])
-        if event is not None:
-            self.reading.saw(event, number, line)
-        if how == RELEASE:
-            self.assembly.release(task)
-            self._tick(line)
-        elif how == TIMED and self._number < 0:
-            self._head = ""
-            self.assembly.tasks[self._key] = task
+        def with_more(line: str, number: int) -> None:
+            task = task_of(line, number)
+            if how == slot_lines.LAUNCH:
+                task = self._launched(task, clock and line[clock], line, number)
+            elif how == slot_lines.CHOICE and self._number < 0:
+                task.line, task.text = number, line[:SHOWN]  # not when the slot was made
+            event = take(reading, task, *figures(line))
+            if event is not None:
+                reading.saw(event, number, line)
+            if how == slot_lines.RELEASE:
+                self.assembly.release(task)
+                self._tick(clock and line[clock])
+            elif how == slot_lines.TIMED and self._number < 0:
+                self._head = ""
+                self.assembly.tasks[self._key] = task
 
-    def _header(self, task: Task, key: Key) -> None:
+        return taken if how == slot_lines.TAKEN else with_more
+
+    def _slot_reader(self, place: SlotLine, figures: Figures) -> Reads:
+        """Return what reads `new slot`."""
+        ((_, take),) = place.row.patterns
+
+        def of_slot(line: str, _number: int) -> None:
+            take(self.reading, self._task, *figures(line))
+            slots = int(line[place.task.slot]) + 1
+            self.reading.n_slots = max(self.reading.n_slots or 0, slots)
+
+        return of_slot
+
+    def _header_reader(self, place: SlotLine) -> Reads:
         """Builds to b9093 print `id N | task M |` alone, and the timings below it."""
-        self.assembly.turn_to(key[0], task)
-        if task.task is None:
-            self._head = ""
-            self.assembly.tasks[key] = task
-            self.assembly.chosen.pop(key, None)
+        task_of = self._opener(place.task)
 
-    def _unknown_text(self, task: Task, place: SlotLine, line: str, number: int) -> None:
-        if self._trouble(line[place.begin :], line, number):
-            self._known[self._shape] = place._replace(how=SILENT)
-        elif self._troubles.get(self._shape) in error_lines.FORCED:  # ik_llama.cpp's words
-            task.forced = True
+        def header(line: str, number: int) -> None:
+            task, key = task_of(line, number), self._key
+            self.assembly.turn_to(key[0], task)
+            if task.task is None:
+                self._head = ""
+                self.assembly.tasks[key] = task
+                self.assembly.chosen.pop(key, None)
+
+        return header
+
+    def _unknown_text(self, place: SlotLine, line: str, number: int) -> None:
+        """Look for trouble in a slot line that no row of the table takes."""
+        task_of, shape = self._opener(place.task), self._shape
+        silent = self._trouble(shape, line[place.begin :], line, number)
+        if silent:
+            self._known[shape] = None if line[place.task.number] == "-1" else task_of
+        if not silent or self._known[shape]:
+            task = task_of(line, number)
+            task.forced |= self._troubles.get(shape) in error_lines.FORCED  # ik_llama.cpp's words
 
     def _first_slot_line(self, line: str) -> None:
         """Tell the generation by whether slot lines carry a clock."""
         self._seen_slots = True
-        self.reading.marks.add("slots" if clock_seconds(line) is None else "stamps")
+        self.reading.marks.add("stamps" if clock_place(line) else "slots")
 
-    def _launched(self, task: Task, key: Key, line: str, number: int) -> Task:
+    def _launched(self, task: Task, clock: str | None, line: str, number: int) -> Task:
         """Begin a task; a clock that went back, or a number used twice, is a new start."""
         again = task.launched and task.released is not None
-        if self._tick(line) or again:
+        if self._tick(clock) or again:
             self._restart()
-            task = self.assembly.open(key, self._number, number, line)
-            self._task = task
+            task = self._task = self.assembly.open(self._key, self._number, number, line)
         return task
 
-    def _tick(self, line: str) -> bool:
+    def _tick(self, clock: str | None) -> bool:
         """Move the clock; True when it went back."""
-        seconds = clock_seconds(line) if "stamps" in self.reading.marks else None
-        if seconds is None:
+        if clock is None or "stamps" not in self.reading.marks:
             return False
-        back = seconds < self._clock - _RESTART_S
-        self._clock = seconds
-        return back
+        before, self._clock = self._clock, microseconds(clock)
+        return self._clock < before - _RESTART_US
 
     def _restart(self) -> None:
         reading = self.reading
@@ -271,32 +275,37 @@ class LogReader:
         reading.kvs.clear()
         reading.n_ctx = None
 
-    def _timing(self, handler: Reader, bare: str, source: str, line: str, number: int) -> None:
+    def _timing(self, row: Row, text: str, line: str, number: int) -> bool:
         """Read a timing line that stands below its header and names no task."""
-        task = self.assembly.currents.get(source) or self._current(source, number, line)
-        event = handler(self.reading, task, bare)
-        if event:
-            self.reading.saw(event, number, line)
+        found = row.find(line, len(line) - len(text))
+        if found is None:
+            return True
+        reading, currents = self.reading, self.assembly.currents
+        take, figures, named = found[0], figures_at(found[1]), source_place(line)
+
+        def timing(line: str, number: int) -> None:
+            source = line[named]
+            task = currents.get(source) or self._current(source, number, line)
+            if event := take(reading, task, *figures(line)):
+                reading.saw(event, number, line)
+
+        self._remember(timing, line, number)
+        return False
 
     def _other(self, line: str, number: int) -> bool:
         text, source, stamped = strip_prefixes(line.lstrip())
         text = text.lstrip()
         if stamped:
             self.reading.marks.add("stamps")
-        if len(text) < len(line) and (handler := slot_lines.UNSTAMPED.get(text[:8])):
+        if len(text) < len(line) and (row := slot_lines.UNSTAMPED.get(text[:8])) is not None:
             self.reading.marks.add("timing")
-            if handler is slot_lines.nothing:
-                return True
-            self._remember(handler, text, line, TIMING)
-            self._timing(handler, text, source, line, number)
-            return False
+            return self._timing(row, text, line, number)
         if text.startswith("{") and self._json(text, source, line, number):
             return False
         if text.startswith("vllm:") and text[5:6] != " ":
-            known = self._remember(vllm_lines.read_metric, text, line, PLAIN)
-            self._known_line(line, known, number)
+            self._take(vllm_lines.read_metric, text, line, number)
             return False
-        return self._message(text, source, line, number)
+        return self._message(text, line, number)
 
     def _current(self, source: str, number: int, line: str) -> Task:
         """Return the task that lines of `source` without a task belong to."""
@@ -310,7 +319,7 @@ class LogReader:
             assembly.turn_to(source, alone or assembly.open((source, None), None, number, line))
         return assembly.currents[source]
 
-    def _message(self, text: str, source: str, line: str, number: int) -> bool:
+    def _message(self, text: str, line: str, number: int) -> bool:
         """Try the grammars whose first letters fit, then the named functions."""
         kind = _FIRST.get(text[:3])
         if kind is None:
@@ -321,35 +330,61 @@ class LogReader:
             return not self._srv_text(text.lstrip(" -"), line, number) and self._named(
                 text, line, number
             )
-        if kind == "bracket" and (
-            places := structured_lines.bracket_places(line, len(line) - len(text.lstrip()))
-        ):
-            self._known[self._shape] = places
-            self._bracket(line, places, source, number)
+        if kind == "bracket":
+            places = structured_lines.bracket_places(line, len(line) - len(text.lstrip()))
+            if places is None:
+                return self._named(text, line, number)
+            self._remember(self._bracket_reader(places, line), line, number)
         elif kind == "timing" and old_lines.is_old_timing(text):
-            self._old_timing(text, source, line, number)
-        elif kind != "old" or not old_lines.read_old(self.assembly, source, text, number):
+            self._old_timing(text, line, number)
+        elif kind != "old" or not self._old(text, line, number):
             return self._named(text, line, number)
         return False
 
-    def _old_timing(self, text: str, source: str, line: str, number: int) -> None:
+    def _old(self, text: str, line: str, number: int) -> bool:
+        """Read `slot N ...` of 2023 and `======== Cache:` of ik_llama.cpp; False for others."""
+        read = old_lines.reader_of(line, len(line) - len(text))
+        if read is None:
+            return False
+        assembly, named = self.assembly, source_place(line)
+        self._remember(lambda line, number: read(assembly, line[named], line, number), line, number)
+        return True
+
+    def _old_timing(self, text: str, line: str, number: int) -> None:
         self.reading.marks.add("old-timing" if "print_timings" in text[:20] else "timing")
         bare = text.partition(":")[2].lstrip()
-        handler = slot_lines.TABLE.get(bare[:8])
-        if handler is not None:
-            self._remember(handler, bare, line, TIMING)
-            self._timing(handler, bare, source, line, number)
+        if (row := slot_lines.TABLE.get(bare[:8])) is not None:
+            self._timing(row, bare, line, number)
 
     def _srv(self, text: str, line: str, number: int) -> bool:
         found = _SRV.match(text)
         return found is not None and self._srv_text(text[found.end() :].lstrip(" -"), line, number)
 
     def _srv_text(self, text: str, line: str, number: int) -> bool:
-        handler = srv_lines.TABLE.get(text[: srv_lines.HEAD])
-        if handler is None:
+        row = srv_lines.TABLE.get(text[: srv_lines.HEAD])
+        if row is None:
             return False
         self.reading.marks.add("srv")
-        self._known_line(line, self._remember(handler, text, line, PLAIN), number)
+        if row is srv_lines.IDLE:
+            self._remember(lambda _line, _number: self.assembly.idle(), line, number)
+        elif not self._row(row, text, line, number):
+            self._known[self._shape] = None
+        return True
+
+    def _row(self, row: Row, text: str, line: str, number: int) -> bool:
+        """Let a row have a text, and those of its shape; False when it finds nothing in it."""
+        if row.once:
+            row.once(self.reading, text)
+        found = row.find(line, len(line) - len(text))
+        if found is None:
+            return False
+        reading, take, figures = self.reading, found[0], figures_at(found[1])
+
+        def taken(line: str, number: int) -> None:
+            if event := take(reading, *figures(line)):
+                reading.saw(event, number, line)
+
+        self._remember(taken, line, number)
         return True
 
     def _json(self, text: str, source: str, line: str, number: int) -> bool:
@@ -368,21 +403,49 @@ class LogReader:
             self.reading.marks.add("jsonl")
             inner = message.rstrip("\n")
             escapes = len(message) - len(inner)
-            if (envelope := envelope_of(line, inner, escapes=escapes)) is not None:
-                self._known[self._shape] = envelope
-            self.feed_inner(inner, number)
+            shape = inner.encode(errors="replace").translate(SHAPE)
+            if place := envelope_of(line, inner, escapes=escapes):
+                self._known[self._shape] = self._inner_reader(place, shape)
+            self._inner_line(inner.replace("\n", " "), shape.replace(b"\n", b" "), number)
         return True
 
-    def feed_inner(self, message: str, number: int) -> None:
-        """Read the line inside a JSON envelope under the envelope's number."""
-        before = self._line
-        self._line = number - 1
-        self.feed(batch_of(message.replace("\n", " ").encode(errors="replace")))
-        self._line = before
+    def _inner_reader(self, place: slice, shape: bytes) -> Reads:
+        return lambda line, number: self._inner_line(line[place], shape, number)
 
-    def _bracket(self, line: str, places: Places, source: str, number: int) -> None:
-        values = places.values_of(line)
-        self._structured(places.text(line), values, source, line, number)
+    def _inner_line(self, line: str, shape: bytes, number: int) -> None:
+        """Read the line of a log that stands in one of JSON."""
+        read = self._known.get(shape)
+        if read is not None:
+            read(line, number)
+        elif shape not in self._known or self.reading.sides:
+            self._read_new(line, shape, number)
+
+    def _bracket_reader(self, places: Places, line: str) -> Reads:
+        """Return what reads lines `INFO [ f] text | k=v k=v` of this shape."""
+        named, words, place = places.named, places.text(line), places.task(line)
+        take, names = structured_lines.task_line(words)
+
+        def bracket(line: str, number: int) -> None:
+            values = places.values_of(line)
+            self._structured(places.text(line), values, line[named], line, number)
+
+        if place is None:
+            return bracket
+        reading, assembly, task_of = self.reading, self.assembly, self._opener(place)
+        if take is None:
+            silent = "error" not in places.values and error_lines.find_trouble(words) is None
+            return task_of if silent else bracket
+        stamp, wanted = places.number(line, "timestamp"), places.only(names)
+
+        def of_task(line: str, number: int) -> None:
+            if stamp and reading.engine is None:
+                structured_lines.era(reading, int(line[stamp]))
+            task = task_of(line, number)
+            event = take(assembly, line[named], task, places.text(line), wanted.values_of(line))
+            if event:
+                reading.saw(event, number, line)
+
+        return of_task
 
     def _structured(
         self, text: str, values: dict[str, object], source: str, line: str, number: int
@@ -391,32 +454,33 @@ class LogReader:
         if event:
             self.reading.saw(event, number, line)
         elif not text.startswith(("kv cache", "slot", "prompt", "generation")):
-            self._trouble(f"{text} {values.get('error', '')}", line, number)
+            self._trouble(None, f"{text} {values.get('error', '')}", line, number)
 
     def _named(self, text: str, line: str, number: int) -> bool:  # noqa: C901, PLR0911 - a chain
         """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
         reading = self.reading
         found = _NAME.match(text)
-        if text.startswith("main: build = ") and self._build(reading, text):
+        if text.startswith("main: build = ") and self._build(text):
             return False
-        if found and (reader := start_lines.TABLE.get(found[1])) is not None:
-            return self._function(found[1], reader, text[found.end() :].lstrip(), line, number)
+        if found and (row := start_lines.TABLE.get(found[1])) is not None:
+            return self._function(found[1], row, text[found.end() :].lstrip(), line, number)
         if text.startswith("Device "):
             reading.gpus.add("GPU")
             return True
         if "statistics" in text[:24]:
             start_lines.statistics(reading, text.lstrip())
         elif "speculati" in text and (event := start_lines.speculation(reading, text)):
-            self._remember(start_lines.speculation, text, line, PLAIN)
+            self._keep(start_lines.speculation, text, line)
             reading.saw(event, number, line)
             return False
         if (vllm := vllm_lines.reader_of(reading, text)) is not None:
-            if event := vllm(reading, text):
-                reading.saw(event, number, line)
-                self._remember(vllm, text, line, PLAIN)
+            self._take(vllm, text, line, number)
+            if error_lines.find_trouble(text) is None:
                 return False
-        elif ("build" in text or "version: " in text) and self._build(reading, text):
-            self._remember(self._build, text, line, OF_BUILD)
+            del self._known[self._shape]
+        elif ("build" in text or "version: " in text) and self._build(text):
+            begin = len(line) - len(text)
+            self._known[self._shape] = lambda line, _number: self._build(line[begin:])
             return False
         elif text == self._command:
             return False
@@ -424,33 +488,35 @@ class LogReader:
             return self._last_trouble(text, line, number)
         else:
             self._command = text
-        if not self._trouble(text, line, number):
+        if not self._trouble(self._shape, text, line, number):
             self._command = ""
         return False
 
-    def _function(self, name: str, reader: Reader, text: str, line: str, number: int) -> bool:
+    def _function(self, name: str, row: Row, text: str, line: str, number: int) -> bool:
         """Read what a function named in front says; True when it says nothing."""
-        self.reading.marks.add(name)
+        reading, shape = self.reading, self._shape
+        reading.marks.add(name)
         begins = name in _STARTERS and "loading model" in text
-        if begins and self.reading.loads:
+        if begins and reading.loads:
             self._maybe_restart(text)
-        event = reader(self.reading, text)
-        if event:
-            self.reading.saw(event, number, line)
-        silent = event in {None, "kv-failed"} and self._trouble(text, line, number)
-        if not begins and not silent:
-            self._remember(reader, text, line, FUNCTION)
-        return silent and event is None and not begins
+        before = reading.said
+        found = self._row(row, text, line, number)
+        if reading.said > before:
+            return False
+        silent = self._last_trouble(text, line, number)
+        if begins or (found and not silent):
+            self._known.pop(shape, None)  # to be looked at again
+        return silent and not found and not begins
 
-    def _build(self, reading: LogReading, text: str) -> str | None:
-        """Take the number of a build; after tasks it is a new start's."""
-        found = _BUILD.search(text)
+    def _build(self, text: str) -> bool:
+        """Take the number of a build, if there is one; after tasks it is a new start's."""
+        reading, found = self.reading, _BUILD.search(text)
         if found is None:
-            return None
+            return False
         if reading.build is not None and reading.task_count:
             self._restart()
         reading.build = next(part for part in found.groups() if part)
-        return reading.build
+        return True
 
     def _maybe_restart(self, text: str) -> None:
         """Loading a model after tasks were served is a new start, not a draft."""
@@ -460,20 +526,25 @@ class LogReader:
     def _last_trouble(self, text: str, line: str, number: int) -> bool:
         """Look for a sentence that means trouble in a line that says nothing else."""
         before = self.reading.said
-        silent = self._trouble(text, line, number)
+        silent = self._trouble(self._shape, text, line, number)
         trouble = self._troubles.get(self._shape)
         if trouble is not None and trouble.event != "mismatch" and self.reading.said > before:
-            self._remember(trouble.take, text, line, PLAIN)
+            self._keep(trouble.take, text, line)
         return silent
 
-    def _trouble(self, text: str, line: str, number: int) -> bool:
-        """Look for a sentence that means trouble; True when there is none of any kind."""
-        if self._shape in self._troubles:
-            trouble = self._troubles[self._shape]
+    def _trouble(self, shape: bytes | None, text: str, line: str, number: int) -> bool:
+        """Look for a sentence that means trouble; True when there is none of any kind.
+
+        What is found in a line of a shape is found in all of them, but for some figures.
+        """
+        known = shape in self._troubles
+        if known and shape is not None:
+            trouble = self._troubles[shape]
         else:
             trouble = error_lines.find_trouble(text)
-            if not error_lines.depends_on_figures(self._shape):
-                self._troubles[self._shape] = trouble
+            if shape is not None and not error_lines.depends_on_figures(shape):
+                self._troubles[shape] = trouble
+                known = True
         self.reading.line = number
         if trouble is not None and (event := trouble.take(self.reading, text)):
             self.reading.saw(event, number, line)
@@ -484,7 +555,7 @@ class LogReader:
             start_lines.device(self.reading, text)
         elif not old_lines.read_rest(self.assembly, text, number):
             return False
-        return trouble is None and self._shape in self._troubles
+        return trouble is None and known
 
 
 _FIRST = {

@@ -1,8 +1,8 @@
 """The grammar of `slot ... | task ... | TEXT`: how a line begins, and what it fills in.
 
-One table from the first eight characters of TEXT to the function that reads the rest; the
-wordings of all builds stand beside each other (llama.cpp 2025-02 to now, and the timing
-lines that older builds print without the prefix).
+One table from the first eight characters of TEXT to patterns, and to what takes the figures
+that each finds; the wordings of all builds stand beside each other (llama.cpp 2025-02 to now,
+and the timing lines that older builds print without the prefix).
 """
 
 # ruff: noqa: D401 - the first words say which line, event or state is meant
@@ -11,73 +11,60 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from fleet.diagnose.read_log.rows import Row, keys, row
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from fleet.diagnose.read_log.log_reading import LogReading, Task
 
-    Handler = Callable[[LogReading, Task, str], str | None]
-
-_TIMING = re.compile(
+_TIMING = (
     r"(?:prompt |generation )?eval time\s*=\s*(\d+\.?\d*) ms /\s*(\d+) (?:tokens|runs)"
     r"(?:\s*\(\s*(?:\d+\.?\d*|-?inf|-?nan) ms per token,"
     r"\s*(\d+\.?\d*|-?inf|-?nan) tokens per second)?"
 )
-_DRAFT = re.compile(
+_DRAFT = (
     r"draft acceptance(?: rate)?\s*=\s*(\d+\.?\d*) \(\s*(\d+) accepted /\s*(\d+) generated\)"
     r"(?:, mean (?:acceptance )?len(?:gth)?\s*=\s*(\d+\.?\d*))?"
     r"(?:, acceptance rate per position = \(([\d., ]*)\))?"
 )
-_NUMBER = re.compile(r"\d+")
-_SIMILAR = re.compile(
+_SIMILAR = (
     r"selected slot by (\w+) similarity, (?:f_)?sim\w* = (\d+\.?\d*)"
     r"(?: \(> \d+\.?\d* thold\))?(?:, f_keep = (-?\d+\.?\d*))?"
 )
-_LCS = re.compile(r"lc[ps]_len = (\d+), similarity = (\d+\.?\d*)", re.IGNORECASE)
-_LRU = re.compile(r"selected slot by LRU, t_last = (-?\d+)")
-_CHECKING = re.compile(r"sim = (\d+\.?\d*) \((\d+)/(\d+)\)")
-_PROMPT = re.compile(
-    r"n_ctx_slot = (\d+)(?:, n_keep = -?\d+)?, (?:n_prompt_tokens|task\.n_tokens) = (\d+)"
+_PROMPT = r"n_ctx_slot = (\d+)(?:, n_keep = -?\d+)?, (?:n_prompt_tokens|task\.n_tokens) = (\d+)"
+_REUSE = (
+    r"(?:(?:cached )?n_(?:tokens|past) = (?=\d+, memory_seq_rm \[\d)|kv cache rm (?:- )?\[)(\d+)"
 )
-_REUSE = re.compile(r"(?:cached )?n_(?:tokens|past) = (\d+), memory_seq_rm \[(\d+)")
-_KV_RM = re.compile(r"kv cache rm (?:- )?\[(\d+)")
-_MADE = re.compile(r"created context checkpoint (\d+) of (\d+)")
-_KEY = re.compile(r"(pos_min|pos_max|n_tokens|n_past|n_swa|pos_next|total) = (-?\d+)")
-_OLD_MADE = re.compile(r"total = (\d+)/(\d+)")
-_HELD = re.compile(r"n_past = (\d+), (?:slot\.prompt\.tokens|cache_tokens)\.size\(\) = (\d+)")
-_SWA = re.compile(r"n_swa = (\d+)")
-_TG_LIVE = re.compile(r"tg\s*=\s*(\d+\.?\d*) t/s")
-_RELEASE = re.compile(r"n_(?:tokens|past) = (\d+), truncated = (\d)")
-_POSITIONS = re.compile(r"\d+\.?\d*")
+_PLACE = keys("pos_max", "n_tokens")
+_BACK = keys("n_past", "n_tokens", "pos_max")
 SLACK = 0.03  # of a time, before its count and rate are said to disagree with it
 HYBRID_WINDOWS = (0, 1)  # n_swa of a memory that is recurrent, newer and older builds
+# how a slot line is read: by its row alone, for nothing, for the slot, with more to do
+TAKEN, SILENT, OF_SLOT, HEADER, UNKNOWN, LAUNCH, CHOICE, RELEASE, TIMED = range(9)
 
 
-def _rate(found: re.Match[str]) -> float | None:
+def _rate(tokens: int, ms: float, rate: str) -> float | None:
     """Return the printed rate; builds of 2023 print none, and inf or nan is none."""
-    if found[3] is None:
-        return round(int(found[2]) / float(found[1]) * 1000, 2) if float(found[1]) else None
-    return None if "n" in found[3] else float(found[3])
+    if not rate:
+        return round(tokens / ms * 1000, 2) if ms else None
+    return None if "n" in rate else float(rate)
 
 
-def prompt_timing(reading: LogReading, task: Task, text: str) -> None:
+def _prompt_time(reading: LogReading, task: Task, time: str, count: str, rate: str) -> None:
     """`prompt eval time`: processed tokens only, whatever the build."""
-    found = _TIMING.match(text)
-    if found:
-        task.pp_ms, task.processed = ms, tokens = float(found[1]), int(found[2])
-        task.pp_tps = tps = _rate(found)
-        if tps and tokens > 1 and abs(tokens / tps * 1000 - ms) > SLACK * ms:
-            _disagrees(reading, task, "prompt", ms, tokens, tps)
+    task.pp_ms, task.processed = ms, tokens = float(time), int(count)
+    task.pp_tps = tps = _rate(tokens, ms, rate)
+    if tps and tokens > 1 and abs(tokens / tps * 1000 - ms) > SLACK * ms:
+        _disagrees(reading, task, "prompt", ms, tokens, tps)
 
 
-def eval_timing(reading: LogReading, task: Task, text: str) -> None:
+def _eval_time(reading: LogReading, task: Task, time: str, count: str, rate: str) -> None:
     """`eval time` and `generation eval time`."""
-    found = _TIMING.match(text)
-    if found:
-        task.tg_ms, task.gen = ms, tokens = float(found[1]), int(found[2])
-        task.tg_tps = tps = _rate(found)
-        if tps and tokens > 1 and abs(tokens / tps * 1000 - ms) > SLACK * ms:
-            _disagrees(reading, task, "generation", ms, tokens, tps)
+    task.tg_ms, task.gen = ms, tokens = float(time), int(count)
+    task.tg_tps = tps = _rate(tokens, ms, rate)
+    if tps and tokens > 1 and abs(tokens / tps * 1000 - ms) > SLACK * ms:
+        _disagrees(reading, task, "generation", ms, tokens, tps)
 
 
 def _disagrees(
@@ -93,47 +80,42 @@ def _disagrees(
     )
 
 
-def draft(reading: LogReading, task: Task, text: str) -> str | None:
+def _draft(
+    reading: LogReading, task: Task, rate: str, accepted: str, drafted: str, mean: str, places: str
+) -> str:
     """`draft acceptance`, with or without mean length and positions."""
-    found = _DRAFT.search(text)
-    if not found:
-        return None
-    task.draft_rate = float(found[1])
-    task.draft_accepted, task.draft_generated = int(found[2]), int(found[3])
-    if found[4]:
-        task.mean_len = float(found[4])
-    if found[5]:
-        task.acc_per_pos = tuple(float(part) for part in _POSITIONS.findall(found[5]))
+    task.draft_rate = float(rate)
+    task.draft_accepted, task.draft_generated = int(accepted), int(drafted)
+    if mean:
+        task.mean_len = float(mean)
+    if places:
+        _positions(reading, task, places)
     reading.draft_accepted += task.draft_accepted
     reading.draft_generated += task.draft_generated
     return "draft"
 
 
-def positions(_reading: LogReading, task: Task, text: str) -> None:
+def _positions(_reading: LogReading, task: Task, shares: str) -> None:
     """`acc per pos = (...)` on a line of its own."""
-    task.acc_per_pos = tuple(float(part) for part in _POSITIONS.findall(text.partition("(")[2]))
+    task.acc_per_pos = tuple(map(float, re.findall(r"\d+\.?\d*", shares)))
 
 
-def selected(reading: LogReading, task: Task, text: str) -> str | None:
-    """How the server chose the slot."""
-    if found := _LRU.match(text):
-        last = int(found[1])
-        task.selected_by = "LRU"
-        task.fresh = last < 0
-        reading.slot_select = {"by": "LRU", "t_last": last}
-        return "lru-miss" if last > 0 else None
-    found = _SIMILAR.match(text)
-    lcs = None if found else _LCS.search(text)
-    if not found and not lcs:
-        return None
-    by = found[1].upper() if found else "LCS"
-    task.selected_by = by
-    task.sim = float(lcs[2] if lcs else found[2] if found else 0)
-    if lcs:
-        task.lcp = int(lcs[1])
-    if found and found[3]:
-        task.f_keep = float(found[3])
-    select: dict[str, float | int | str] = {"by": by, "sim": task.sim}
+def _by_age(reading: LogReading, task: Task, last_used: str) -> str | None:
+    """The slot that was not used for longest; -1 is one never used."""
+    last = int(last_used)
+    task.selected_by = "LRU"
+    task.fresh = last < 0
+    reading.slot_select = {"by": "LRU", "t_last": last}
+    return "lru-miss" if last > 0 else None
+
+
+def _by_likeness(reading: LogReading, task: Task, by: str, sim: str, keep: str = "") -> None:
+    """The slot whose tokens agree most with the prompt."""
+    task.selected_by = by.upper()
+    task.sim = float(sim)
+    select: dict[str, float | int | str] = {"by": task.selected_by, "sim": task.sim}
+    if keep:
+        task.f_keep = float(keep)
     if task.f_keep is not None:
         select["f_keep"] = task.f_keep
     if task.lcp is not None:
@@ -141,29 +123,29 @@ def selected(reading: LogReading, task: Task, text: str) -> str | None:
     if task.prompt is not None:
         select["total"] = task.prompt
     reading.slot_select = select
-    return None
 
 
-def compared(_reading: LogReading, task: Task, text: str) -> None:
+def _by_length(reading: LogReading, task: Task, common: str, sim: str) -> None:
+    """The same in the words of early 2025."""
+    task.lcp = int(common)
+    _by_likeness(reading, task, "LCS", sim)
+
+
+def _compared(_reading: LogReading, task: Task, common: str, prompt: str) -> None:
     """`- checking sim = x (lcp/total)`: the best one so far is the slot's."""
-    found = _CHECKING.search(text)
-    if found and (task.lcp is None or int(found[2]) >= task.lcp):
-        task.lcp, task.prompt = int(found[2]), int(found[3])
+    if task.lcp is None or int(common) >= task.lcp:
+        task.lcp, task.prompt = int(common), int(prompt)
 
 
-def new_prompt(reading: LogReading, task: Task, text: str) -> None:
+def _new_prompt(reading: LogReading, task: Task, context: str, prompt: str) -> None:
     """`new prompt, n_ctx_slot = ..`."""
-    found = _PROMPT.search(text, 10)
-    if found:
-        reading.n_ctx_slot = int(found[1])
-        task.prompt = int(found[2])
+    reading.n_ctx_slot = int(context)
+    task.prompt = int(prompt)
 
 
-def reuse(reading: LogReading, task: Task, text: str) -> None:
+def _reuse(reading: LogReading, task: Task, position: str) -> None:
     """`memory_seq_rm` and `kv cache rm`: the first of a task is the hit."""
-    found = _REUSE.search(text) or _KV_RM.search(text)
-    if found:
-        mark_reuse(reading, task, int(found[1]))
+    mark_reuse(reading, task, int(position))
 
 
 def mark_reuse(reading: LogReading, task: Task, position: int) -> None:
@@ -174,86 +156,73 @@ def mark_reuse(reading: LogReading, task: Task, position: int) -> None:
     task.reached = max(task.reached, position)
 
 
-def prompt_done(_reading: LogReading, task: Task, text: str) -> None:
-    """`prompt done`, `prompt processing done`, and progress in between."""
-    task.prompt_done = task.prompt_done or " done" in text[:24]
+def _prompt_done(_reading: LogReading, task: Task) -> None:
+    """`prompt done`, `prompt processing done`; progress in between says nothing."""
+    task.prompt_done = True
 
 
-def made(reading: LogReading, task: Task, text: str) -> str | None:
+def _made(
+    reading: LogReading, task: Task, number: str, most: str, last: str, tokens: str
+) -> str | None:
     """`created context checkpoint k of K`, `SWA checkpoint create`."""
-    found = _MADE.search(text) or _OLD_MADE.search(text)
-    if not found:
-        return None
     points = reading.checkpoints
     points.created += 1
-    points.max = int(found[2])
+    points.max = int(most)
     task.checkpoints_made += 1
-    _keep_position(reading, task, text)
-    if found[1] == found[2]:
+    _keep_position(reading, task, last, tokens)
+    if number == most:
         points.filled = True
         return "ring-full"
     return None
 
 
-def restored(reading: LogReading, task: Task, text: str) -> str:
+def _restored(reading: LogReading, task: Task, past: str, tokens: str, last: str) -> str:
     """`restored context checkpoint`, `SWA checkpoint restore`."""
     reading.checkpoints.restored += 1
-    keys = dict(_KEY.findall(text))
-    position = keys.get("n_past") or keys.get("n_tokens")
-    if position is None and "pos_max" in keys:
-        position = str(int(keys["pos_max"]) + 1)
-    task.restored = int(position) if position else 0
+    task.restored = int(past or tokens or 0) or (int(last) + 1 if last else 0)
     return "restored"
 
 
-def erased(reading: LogReading, task: Task, text: str) -> str | None:
-    """`erased invalidated`, `erasing old`, `SWA checkpoint erase`."""
-    points = reading.checkpoints
-    if "invalidated" in text:
-        points.erased_invalidated += 1
-        _keep_position(reading, task, text)
-        _window(reading, task, text)
-        return "erased-invalidated"
-    if "too close" not in text:
-        points.erased_old += 1
-    return None
+def _invalidated(reading: LogReading, task: Task, last: str, tokens: str, window: str) -> str:
+    """`erased invalidated context checkpoint`."""
+    reading.checkpoints.erased_invalidated += 1
+    _keep_position(reading, task, last, tokens)
+    _window(reading, task, window)
+    return "erased-invalidated"
 
 
-def forced(reading: LogReading, task: Task, _text: str) -> str:
+def _erased_old(reading: LogReading, _task: Task) -> None:
+    """`erasing old context checkpoint`, `SWA checkpoint erase`."""
+    reading.checkpoints.erased_old += 1
+
+
+def _forced(reading: LogReading, task: Task) -> str:
     """`forcing full prompt re-processing`."""
     reading.checkpoints.forced_full += 1
     task.forced = True
     return "forced-full"
 
 
-def held(reading: LogReading, task: Task, text: str) -> None:
+def _held(reading: LogReading, task: Task, common: str, held: str, window: str) -> None:
     """`n_past = .., slot.prompt.tokens.size() = ..`: in common, and what the slot held."""
-    if "memory_seq_rm" in text:
-        return reuse(reading, task, text)
-    found = _HELD.search(text)
-    if found:
-        task.lcp, task.held = int(found[1]), int(found[2])
-    return _window(reading, task, text)
+    task.lcp, task.held = int(common), int(held)
+    _window(reading, task, window)
 
 
-def _window(reading: LogReading, task: Task, text: str) -> None:
-    found = _SWA.search(text)
-    if found:
-        task.n_swa = int(found[1])
-        if task.n_swa in HYBRID_WINDOWS:
-            reading.hybrid = True
-        else:
-            reading.swa = True
-
-
-def _keep_position(reading: LogReading, task: Task, text: str) -> None:
-    keys = dict(_KEY.findall(text))
-    if "n_tokens" in keys:
-        at = int(keys["n_tokens"])
-    elif "pos_max" in keys:
-        at = int(keys["pos_max"]) + 1
-    else:
+def _window(reading: LogReading, task: Task, window: str) -> None:
+    if not window:
         return
+    task.n_swa = int(window)
+    if task.n_swa in HYBRID_WINDOWS:
+        reading.hybrid = True
+    else:
+        reading.swa = True
+
+
+def _keep_position(reading: LogReading, task: Task, last: str, tokens: str) -> None:
+    if not (tokens or last):
+        return
+    at = int(tokens) if tokens else int(last) + 1
     points = reading.checkpoints
     points.oldest = at if points.oldest is None else min(points.oldest, at)
     points.newest = at if points.newest is None else max(points.newest, at)
@@ -261,98 +230,104 @@ def _keep_position(reading: LogReading, task: Task, text: str) -> None:
     task.newest_checkpoint = max(at, task.newest_checkpoint or at)
 
 
-def live_rate(_reading: LogReading, task: Task, text: str) -> None:
+def _live_rate(_reading: LogReading, task: Task, rate: str) -> None:
     """`n_decoded = .., tg = .. t/s`, every three seconds."""
-    found = _TG_LIVE.search(text)
-    if found:
-        task.tg_live = float(found[1])
+    task.tg_live = float(rate)
 
 
-def release(_reading: LogReading, task: Task, text: str) -> str | None:
+def _release(_reading: LogReading, task: Task, tokens: str, truncated: str) -> str | None:
     """`stop processing: n_tokens = .., truncated = ..`."""
-    found = _RELEASE.search(text)
-    if not found:
-        return None
-    task.released = int(found[1])
-    task.truncated = found[2] == "1"
+    task.released = int(tokens)
+    task.truncated = truncated == "1"
     return "truncated" if task.truncated else None
 
 
-def shift(_reading: LogReading, task: Task, text: str) -> str | None:
+def _shift(_reading: LogReading, task: Task) -> str:
     """`slot context shift`."""
-    if "shift" not in text:
-        return None
     task.shifted = True
     return "context-shift"
 
 
-def launch(_reading: LogReading, task: Task, _text: str) -> None:
+def _launch(_reading: LogReading, task: Task) -> None:
     """`processing task`."""
     task.launched = True
 
 
-def window_checkpoint(reading: LogReading, task: Task, text: str) -> str | None:
-    """`SWA checkpoint create|restore|erase`, the words of September 2025."""
-    words = {"create": made, "restore": restored, "erase": erased}
-    word = text[len("SWA checkpoint ") :].partition(",")[0]
-    if "fail" in word:
-        return "restore-failed"
-    return words[word](reading, task, text) if word in words else None
+def _restore_failed(_reading: LogReading, _task: Task) -> str:
+    return "restore-failed"
 
 
-def new_slot(reading: LogReading, _task: Task, text: str) -> None:
+def _new_slot(reading: LogReading, _task: Task, context: str) -> None:
     """`new slot, n_ctx = ..` and `new slot n_ctx_slot = ..`, one line a slot."""
-    if found := _NUMBER.search(text):
-        reading.n_ctx_slot = int(found[0])
+    reading.n_ctx_slot = int(context)
 
 
-def unknown(_reading: LogReading, _task: Task, _text: str) -> None:
-    """Stand for what no row below takes."""
-
-
-def nothing(_reading: LogReading, _task: Task, _text: str) -> None:
-    """Read nothing from a line that is known and says nothing new."""
-
-
-TABLE: Mapping[str, Handler] = {
-    "total ti": nothing,
-    "graphs r": nothing,
-    "new slot": new_slot,
-    "speculat": nothing,
-    "input to": nothing,
-    "checking": nothing,
-    "Checking": nothing,
-    "supersed": nothing,
-    "need to ": nothing,
-    "saving i": nothing,
-    "init sam": nothing,
-    "prompt e": prompt_timing,
-    "eval tim": eval_timing,
-    "generati": eval_timing,
-    "draft ac": draft,
-    "acc per ": positions,
-    "selected": selected,
-    "- checki": compared,
-    "new prom": new_prompt,
-    "n_tokens": reuse,
-    "cached n": reuse,
-    "kv cache": reuse,
-    "prompt d": prompt_done,
-    "prompt p": prompt_done,
-    "created ": made,
-    "restored": restored,
-    "SWA chec": window_checkpoint,
-    "erased i": erased,
-    "erasing ": erased,
-    "forcing ": forced,
-    "n_past =": held,
-    "n_gen = ": live_rate,
-    "n_gen  =": live_rate,
-    "n_decode": live_rate,
-    "stop pro": release,
-    "slot con": shift,
-    "context ": shift,
-    "processi": launch,
+NOTHING = Row(how=SILENT)
+NOT_KNOWN = Row(how=UNKNOWN)
+PROMPT_TIME = row((_TIMING, _prompt_time), how=TIMED)
+EVAL_TIME = row((_TIMING, _eval_time))
+DRAFT = row((_DRAFT, _draft))
+_PROGRESS = row((r"prompt(?: processing)? done", _prompt_done))
+_RATE = row((r"tg\s*=\s*(\d+\.?\d*) t/s", _live_rate))
+_SHIFT = row(("shift", _shift))
+_REUSED = row((_REUSE, _reuse))
+TABLE: Mapping[str, Row] = {
+    "total ti": NOTHING,
+    "graphs r": NOTHING,
+    "speculat": NOTHING,
+    "input to": NOTHING,
+    "checking": NOTHING,
+    "Checking": NOTHING,
+    "supersed": NOTHING,
+    "need to ": NOTHING,
+    "saving i": NOTHING,
+    "init sam": NOTHING,
+    "new slot": row((r"(\d+)", _new_slot), how=OF_SLOT),
+    "prompt e": PROMPT_TIME,
+    "eval tim": EVAL_TIME,
+    "generati": EVAL_TIME,
+    "draft ac": DRAFT,
+    "acc per ": row((r"\(([\d., ]*)", _positions)),
+    "selected": row(
+        (r"selected slot by LRU, t_last = (-?\d+)", _by_age),
+        (_SIMILAR, _by_likeness),
+        (r"(?i)lc[ps]_len = (\d+), similarity = (\d+\.?\d*)", _by_length),
+        how=CHOICE,
+    ),
+    "- checki": row((r"sim = \d+\.?\d* \((\d+)/(\d+)\)", _compared)),
+    "new prom": row((_PROMPT, _new_prompt)),
+    "n_tokens": _REUSED,
+    "cached n": _REUSED,
+    "kv cache": _REUSED,
+    "prompt d": _PROGRESS,
+    "prompt p": _PROGRESS,
+    "created ": row((r"created context checkpoint (\d+) of (\d+)" + _PLACE, _made)),
+    "restored": row(("restored" + _BACK, _restored)),
+    "SWA chec": row(
+        (r"SWA checkpoint [^,]*fail", _restore_failed),
+        (r"SWA checkpoint create(?=.*total = (\d+)/(\d+))" + _PLACE, _made),
+        ("SWA checkpoint restore" + _BACK, _restored),
+        ("SWA checkpoint erase(?!.*too close)", _erased_old),
+    ),
+    "erased i": row(("erased invalidated" + _PLACE + keys("n_swa"), _invalidated)),
+    "erasing ": row(("erasing (?!.*too close)", _erased_old)),
+    "forcing ": row(("forcing", _forced)),
+    "n_past =": row(
+        (_REUSE, _reuse),
+        (
+            r"n_past = (\d+), (?:slot\.prompt\.tokens|cache_tokens)\.size\(\) = (\d+)"
+            + keys("n_swa"),
+            _held,
+        ),
+        (r"n_swa = (\d+)", _window),
+    ),
+    "n_gen = ": _RATE,
+    "n_gen  =": _RATE,
+    "n_decode": _RATE,
+    "stop pro": row((r"n_(?:tokens|past) = (\d+), truncated = (\d)", _release), how=RELEASE),
+    "slot con": _SHIFT,
+    "context ": _SHIFT,
+    "processi": row(("processing", _launch), how=LAUNCH),
 }
 _HEADS = ("prompt e", "eval tim", "generati", "draft ac", "acc per ", "total ti", "graphs r")
-UNSTAMPED: Mapping[str, Handler] = {head: TABLE[head] for head in _HEADS}
+UNSTAMPED: Mapping[str, Row] = {head: TABLE[head] for head in _HEADS}

@@ -3,133 +3,100 @@
 # ruff: noqa: D401 - the first words say which line, event or state is meant
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
+from fleet.diagnose.read_log.rows import keys, row
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from fleet.diagnose.read_log.log_reading import LogReading
-
-    Handler = Callable[[LogReading, str], str | None]
+    from fleet.diagnose.read_log.rows import Row
 
 HEAD = 8
-_STATE = re.compile(r"cache state: (\d+) prompts, (\d+\.?\d*) MiB \(limits: (-?\d+\.?\d*) MiB")
-_LOOKUP = re.compile(r"f_keep = (-?\d+\.?\d*), (?:f_)?sim = (\d+\.?\d*)")
-_SAVED = re.compile(r"length (\d+), total state size = (\d+\.?\d*) MiB")
-_PROMPT = re.compile(r"prompt 0x[0-9a-f]+:.*checkpoints:\s*(\d+)")
-_SLOTS = re.compile(r"n_slots = (\d+)")
-_SLOT_CTX = re.compile(r"n_ctx_slot = (\d+)")
-_UNIFIED = re.compile(r"kv_unified = '?(true|false)")
-_LIMIT = re.compile(r"size limit: (-?\d+|no limit)")
-_CHECKPOINTS = re.compile(r"max = (\d+)(?:, min spacing = (\d+))?")
+_STATE = r"cache state: (\d+) prompts, (\d+\.?\d*) MiB \(limits: (-?\d+\.?\d*) MiB"
+_LOOKUP = r"(base )?f_keep = (-?\d+\.?\d*), (?:f_)?sim = (\d+\.?\d*)"
 
 
-def cache_state(reading: LogReading, text: str) -> None:
+def _cache_state(reading: LogReading, prompts: str, mib: str, limit: str) -> None:
     """`- cache state: n prompts, x MiB (limits: ..)`."""
-    found = _STATE.search(text)
-    if found:
-        reading.prompt_cache = {
-            "prompts": int(found[1]),
-            "mib": float(found[2]),
-            "limit_mib": float(found[3]),
-        }
+    reading.prompt_cache = {"prompts": int(prompts), "mib": float(mib), "limit_mib": float(limit)}
 
 
-def cache_limit(reading: LogReading, text: str) -> str | None:
+def _evicted(_reading: LogReading) -> str:
     """`- cache size limit reached, removing oldest entry`."""
-    cache_state(reading, text)
-    return "cache-evicted" if "removing oldest" in text else None
+    return "cache-evicted"
 
 
-def lookup(reading: LogReading, text: str) -> None:
+def _lookup(reading: LogReading, base: str, keep: str, sim: str) -> None:
     """`- looking for better prompt, base f_keep = .., sim = ..` and `- found better ..`."""
-    found = _LOOKUP.search(text)
-    if found:
-        base = "base_f_keep" if "base f_keep" in text else "f_keep"
-        reading.lookup = {base: float(found[1]), "sim": float(found[2])}
+    reading.lookup = {"base_f_keep" if base else "f_keep": float(keep), "sim": float(sim)}
 
 
-def diverging_lookup(reading: LogReading, text: str) -> str | None:
+def _diverging_lookup(reading: LogReading, base: str, keep: str, sim: str) -> str | None:
     """Say whether the slot and the request share little."""
-    lookup(reading, text)
-    keep = (reading.lookup or {}).get("base_f_keep")
-    sim = (reading.lookup or {}).get("sim", 1.0)
-    if keep is None or keep < 0:
-        return None
-    return "lookup-diverges" if sim < 0.5 and keep < 0.5 else None  # noqa: PLR2004
+    _lookup(reading, base, keep, sim)
+    little = float(sim) < 0.5 and 0 <= float(keep) < 0.5  # noqa: PLR2004
+    return "lookup-diverges" if base and little else None
 
 
-def saved(reading: LogReading, text: str) -> str | None:
+def _saved(reading: LogReading, length: str, mib: str) -> str:
     """`- saving prompt with length n, total state size = x MiB`."""
-    found = _SAVED.search(text)
-    if not found:
-        return None
-    reading.saved_length = int(found[1])
-    reading.saved_state_mib = max(reading.saved_state_mib, float(found[2]))
+    reading.saved_length = int(length)
+    reading.saved_state_mib = max(reading.saved_state_mib, float(mib))
     return "state-saved"
 
 
-def cached_prompt(reading: LogReading, text: str) -> str | None:
+def _cached_prompt(reading: LogReading, checkpoints: str) -> str | None:
     """`- prompt 0x..: n tokens, checkpoints: n, x MiB`."""
-    found = _PROMPT.search(text)
-    if not found:
-        return None
-    if int(found[1]):
+    if int(checkpoints):
         reading.cached_prompts_with_checkpoints += 1
         return None
     reading.cached_prompts_without_checkpoints += 1
     return "cached-without-checkpoints"
 
 
-def slots(reading: LogReading, text: str) -> None:
+def _slots(reading: LogReading, slots: str, context: str, unified: str) -> None:
     """`initializing(, slots), n_slots = ..`."""
-    if found := _SLOTS.search(text):
-        reading.n_slots = int(found[1])
-    if found := _SLOT_CTX.search(text):
-        reading.n_ctx_slot = int(found[1])
-    if found := _UNIFIED.search(text):
-        reading.kv_unified = found[1] == "true"
-    reading.marks.add("started")
+    if slots:
+        reading.n_slots = int(slots)
+    if context:
+        reading.n_ctx_slot = int(context)
+    if unified:
+        reading.kv_unified = unified == "true"
 
 
-def ram_cache(_reading: LogReading, text: str) -> str | None:
+def _no_limit(_reading: LogReading) -> str:
     """`prompt cache is enabled, size limit: ..`."""
-    found = _LIMIT.search(text)
-    if found and found[1] in {"no limit", "-1"}:
-        return "cache-unbounded"
-    return None
+    return "cache-unbounded"
 
 
-def checkpoints(reading: LogReading, text: str) -> None:
+def _checkpoints(reading: LogReading, most: str, spacing: str) -> None:
     """`context checkpoints enabled, max = .., min spacing = ..`."""
-    found = _CHECKPOINTS.search(text)
-    if found:
-        reading.checkpoints.max = int(found[1])
-        reading.checkpoints.spacing = int(found[2]) if found[2] else None
+    reading.checkpoints.max = int(most)
+    reading.checkpoints.spacing = int(spacing) if spacing else None
 
 
-def listening(reading: LogReading, _text: str) -> None:
+def _started(reading: LogReading, _text: str) -> None:
     """The server is up."""
     reading.marks.add("started")
 
 
-def idle_slots(_reading: LogReading, _text: str) -> str | None:
-    """`all slots are idle` is told to the assembly by its event."""
-    return "idle"
-
-
-TABLE: Mapping[str, Handler] = {
-    "cache st": cache_state,
-    "cache si": cache_limit,
-    "looking ": diverging_lookup,
-    "found be": lookup,
-    "saving p": saved,
-    "prompt 0": cached_prompt,
-    "initiali": slots,
-    "prompt c": ram_cache,
-    "context ": checkpoints,
-    "listenin": listening,
-    "model lo": listening,
-    "all slot": idle_slots,
+IDLE = row()
+TABLE: Mapping[str, Row] = {
+    "cache st": row((_STATE, _cache_state)),
+    "cache si": row((r"removing oldest", _evicted), (_STATE, _cache_state)),
+    "looking ": row((_LOOKUP, _diverging_lookup)),
+    "found be": row((_LOOKUP, _lookup)),
+    "saving p": row((r"length (\d+), total state size = (\d+\.?\d*) MiB", _saved)),
+    "prompt 0": row((r"prompt 0x[0-9a-f]+:.*checkpoints:\s*(\d+)", _cached_prompt)),
+    "initiali": row(
+        (keys("n_slots", "n_ctx_slot") + r"(?=(?:.*?kv_unified = '?(true|false))?)", _slots),
+        once=_started,
+    ),
+    "prompt c": row((r"size limit: (?:-1\b|no limit)", _no_limit)),
+    "context ": row((r"max = (\d+)(?:, min spacing = (\d+))?", _checkpoints)),
+    "listenin": row(once=_started),
+    "model lo": row(once=_started),
+    "all slot": IDLE,
 }

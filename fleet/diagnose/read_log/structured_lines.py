@@ -11,14 +11,18 @@ import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fleet.diagnose.read_log import slot_lines
+from fleet.diagnose.read_log.known_lines import TaskPlace
 from fleet.diagnose.read_log.log_reading import SHOWN
 from fleet.diagnose.read_log.prefixes import source_place
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Container, Mapping
 
     from fleet.diagnose.read_log.log_reading import LogReading, Task
+    from fleet.diagnose.read_log.rows import Row
     from fleet.diagnose.read_log.task_assembly import TaskAssembly
+
+    TakeTask = Callable[[TaskAssembly, str, Task, str, Mapping[str, Any]], str | None]
 
 Values = dict[str, Any]
 LEVELS = frozenset({"INFO", "WARN", "ERR", "ERROR", "VERB", "VERBOSE", "DBG", "DEBUG"})
@@ -34,12 +38,12 @@ LIMIT = 256 * 1024
 
 
 class Places(NamedTuple):
-    """Where text and values of interest lie in a line `INFO [ f] text | k=v k=v`."""
+    """Where text and values of interest stand in a line `INFO [ f] text | k=v k=v`."""
 
     named: slice  # the server, by another program in front
     begin: int
     end: int
-    values: tuple[tuple[str, int, int], ...]
+    values: Mapping[str, slice]
 
     def text(self, line: str) -> str:
         """Return the text."""
@@ -47,22 +51,40 @@ class Places(NamedTuple):
 
     def values_of(self, line: str) -> Values:
         """Return the values of interest."""
-        return {key: _value(line[start:end]) for key, start, end in self.values}
+        return {key: _value(line[place]) for key, place in self.values.items()}
+
+    def only(self, names: Container[str]) -> Places:
+        """Return the places of some values."""
+        kept = {key: place for key, place in self.values.items() if key in names}
+        return self._replace(values=kept)
+
+    def number(self, line: str, *names: str) -> slice | None:
+        """Return where the first of `names` stands if it is a number in lines like `line`."""
+        place = next((self.values[name] for name in names if name in self.values), None)
+        return place if place and isinstance(_value(line[place]), int) else None
+
+    def task(self, line: str) -> TaskPlace | None:
+        """Return where slot and task stand, None where lines like `line` do not name both."""
+        slot = self.number(line, "id_slot", "slot_id")
+        number = self.number(line, "id_task", "task_id")
+        if slot is None or number is None or number.start < slot.start:
+            return None
+        return TaskPlace(self.named, slice(slot.start, number.stop), slot, number)
 
 
 def bracket_places(line: str, begin: int) -> Places | None:
-    """Return where things lie in a line whose own words start at `begin`, None in others."""
+    """Return where things stand in a line whose own words start at `begin`, None in others."""
     bracket, end = line.find("[", begin), line.find("] ", begin)
     if not begin <= bracket < end or line[begin:bracket].strip() not in LEVELS:
         return None
     bar = line.find(" | ", end)
     stop = len(line) if bar < 0 else bar
-    pairs = (
-        (found[1], found.start(2), found.end(2))
+    values = {
+        found[1]: slice(*found.span(2))
         for found in _PAIR.finditer(line, stop, LIMIT)
         if found[1] in WANTED
-    )
-    return Places(source_place(line), end + 2, stop, tuple(pairs))
+    }
+    return Places(source_place(line), end + 2, stop, values)
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever the log says
@@ -89,7 +111,7 @@ def read_structured(
 ) -> str | None:
     """Take one structured line into the reading; return the event it is, if any."""
     reading = assembly.reading
-    _era(reading, values)
+    era(reading, values.get("timestamp"))
     text = text.lstrip()
     if text.startswith("build info"):
         reading.build = str(values.get("build", reading.build))
@@ -100,11 +122,12 @@ def read_structured(
         return None
     if task is None:
         return _no_task(reading, text, values)
-    return _task_line(assembly, source, task, text, values)
+    take, _ = task_line(text)
+    return take(assembly, source, task, text, values) if take else None
 
 
-def _era(reading: LogReading, values: Mapping[str, Any]) -> None:
-    stamp = values.get("timestamp")
+def era(reading: LogReading, stamp: object) -> None:
+    """Tell ik_llama.cpp, which kept this shape, by when the line was written."""
     if isinstance(stamp, int):
         reading.marks.add("brackets")
         if stamp > MAINLINE_CHANGED:
@@ -133,41 +156,24 @@ def _no_task(reading: LogReading, text: str, values: Mapping[str, Any]) -> str |
     return None
 
 
-def _task_line(
-    assembly: TaskAssembly, source: str, task: Task, text: str, values: Mapping[str, Any]
-) -> str | None:
-    reading = assembly.reading
-    if text.startswith("slot is processing"):
-        task.launched = True
-        assembly.turn_to(source, task)
-    elif text.startswith(("kv cache rm", "updated prompt")):
-        _reuse(reading, task, values)
-    elif text.startswith("slot released"):
-        return _released(assembly, task, values)
-    elif "context shift" in text:
-        if isinstance(values.get("n_ctx"), int):
-            reading.n_ctx = values["n_ctx"]
-        task.shifted = True
-        return "context-shift"
-    elif "eval time" in text:
-        _timing(reading, task, text)
-    elif text.startswith("draft"):
-        return slot_lines.draft(reading, task, text)
-    return None
+def _begun(
+    assembly: TaskAssembly, source: str, task: Task, _text: str, _values: Mapping[str, Any]
+) -> None:
+    task.launched = True
+    assembly.turn_to(source, task)
 
 
-def _timing(reading: LogReading, task: Task, text: str) -> None:
-    read = slot_lines.prompt_timing if text.startswith("prompt") else slot_lines.eval_timing
-    read(reading, task, text)
-
-
-def _reuse(reading: LogReading, task: Task, values: Mapping[str, Any]) -> None:
+def _reuse(
+    assembly: TaskAssembly, _source: str, task: Task, _text: str, values: Mapping[str, Any]
+) -> None:
     position = values.get("p0", values.get("n_past"))
     if isinstance(position, int):
-        slot_lines.mark_reuse(reading, task, position)
+        slot_lines.mark_reuse(assembly.reading, task, position)
 
 
-def _released(assembly: TaskAssembly, task: Task, values: Mapping[str, Any]) -> str | None:
+def _released(
+    assembly: TaskAssembly, _source: str, task: Task, _text: str, values: Mapping[str, Any]
+) -> str | None:
     past, kept = values.get("n_past"), values.get("n_cache_tokens")
     if isinstance(past, int):
         task.released = past
@@ -179,6 +185,37 @@ def _released(assembly: TaskAssembly, task: Task, values: Mapping[str, Any]) -> 
     if task.not_cached_on_release:
         return "nothing-kept"
     return "truncated" if task.truncated else None
+
+
+def _shifted(
+    assembly: TaskAssembly, _source: str, task: Task, _text: str, values: Mapping[str, Any]
+) -> str:
+    if isinstance(values.get("n_ctx"), int):
+        assembly.reading.n_ctx = values["n_ctx"]
+    task.shifted = True
+    return "context-shift"
+
+
+def _printed(row: Row) -> TakeTask:
+    return lambda assembly, _source, task, text, _values: row.read(text, assembly.reading, task)
+
+
+POSITION = ("p0", "n_past")
+TASK_LINES: tuple[tuple[str, TakeTask, tuple[str, ...]], ...] = (
+    ("slot is processing", _begun, ()),
+    ("kv cache rm", _reuse, POSITION),
+    ("updated prompt", _reuse, POSITION),
+    ("slot released", _released, ("n_past", "n_cache_tokens", "n_ctx", "truncated")),
+    ("context shift", _shifted, ("n_ctx",)),
+    ("prompt eval time", _printed(slot_lines.PROMPT_TIME), ()),
+    ("eval time", _printed(slot_lines.EVAL_TIME), ()),
+    ("draft acceptance", _printed(slot_lines.DRAFT), ()),
+)  # what a line of a task says, what takes it, and the values that it wants
+
+
+def task_line(text: str) -> tuple[TakeTask | None, tuple[str, ...]]:
+    """Return what takes a task's line and which values it wants."""
+    return next(((take, names) for words, take, names in TASK_LINES if words in text), (None, ()))
 
 
 def read_timings(

@@ -57,7 +57,7 @@ class TaskAssembly:
         """Return what is known of the next task of a slot before it has a number."""
         task = self.chosen.get(key)
         if task is None:
-            task = self.chosen[key] = Task(slot=key[1], line=line, text=text[:SHOWN])
+            task = self.chosen[key] = _new_task(key, line, text)
         return task
 
     def open(self, key: Key, number: int | None, line: int, text: str) -> Task:
@@ -65,7 +65,7 @@ class TaskAssembly:
         before = self.tasks.pop(key, None)
         if before is not None:
             self.close(before, key)
-        task = self.chosen.pop(key, None) or Task(slot=key[1], line=line, text=text[:SHOWN])
+        task = self.chosen.pop(key, None) or _new_task(key, line, text)
         task.task = number
         task.start = self.reading.starts
         if task.held is None:
@@ -76,11 +76,12 @@ class TaskAssembly:
 
     def _meet(self, task: Task) -> None:
         """Remember which tasks ran at the same time, a few of them."""
-        others = [*self.busy, *self.just_done][-4:]
-        task.peers = [peer for peer in others if peer.slot != task.slot]
-        for peer in self.busy:
-            if len(peer.peers) < 4:  # noqa: PLR2004
-                peer.peers.append(task)
+        if self.busy or self.just_done:
+            others = [*self.busy, *self.just_done][-4:]
+            task.peers = tuple(peer for peer in others if peer.slot != task.slot)
+            for peer in self.busy:
+                if len(peer.peers) < 4:  # noqa: PLR2004
+                    peer.peers += (task,)
         self.busy.append(task)
 
     def release(self, task: Task) -> None:
@@ -125,8 +126,9 @@ class TaskAssembly:
         derive(task)
         if task.released is not None:
             self.held[key] = task.released
-        _compare_with_peers(task)
-        task.peers = []
+        if task.peers:
+            _compare_with_peers(task)
+            task.peers = ()
         if task in self.busy:
             self.busy.remove(task)
         self._keep(task)
@@ -163,6 +165,12 @@ class TaskAssembly:
                 value = getattr(task, name)
                 if value is not None:
                     self.reading.last[word] = value
+
+
+def _new_task(key: Key, line: int, text: str) -> Task:
+    task = Task()
+    task.slot, task.line, task.text = key[1], line, text[:SHOWN]
+    return task
 
 
 def _says_nothing(task: Task) -> bool:
