@@ -13,6 +13,7 @@ from fleet.compiler.dialects.llama_cpp_speculation import kinds_of_speculation
 from fleet.compiler.launch_config import Warn
 from fleet.compiler.planned_context import longest_context, padded, planned_slot_context
 from fleet.errors import UserError
+from fleet.facts.ggml_types import WHOLE_TYPES
 from fleet.profiles.settings_table import IK_KV_TYPES, SETTINGS
 from fleet.sizes import MIB
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from fleet.facts.model_facts import ModelFacts
     from fleet.sizes import ByteSize
 
-_UNQUANTIZED = frozenset({"f32", "f16", "bf16"})
 _BLOCK = 32  # values of one quantized block
 _SAME_TYPES = (10189, 10229)
 # pairs for which official CUDA images have a flash-attention kernel
@@ -73,19 +73,17 @@ def _check_dangerous(settings: Settings, *, allow_dangerous: bool) -> None:
 def _check_cache_types(settings: Settings, build: BuildFacts, model: ModelFacts | None) -> None:
     k, v = _types(settings)
     attention = settings.get("flash_attention", "auto")
-    quantized_v = v not in _UNQUANTIZED
-    if quantized_v and attention == "off":
+    if v not in WHOLE_TYPES and attention == "off":
         message = f"a V cache of `{v}` needs flash attention"
         raise _wrong("cache_type_v", message, "set `flash_attention: on`, or `cache_type_v: f16`")
     if model is None:
         return
-    one_cache = model.is_mla or model.arch == "deepseek4"
     must_agree = build.engine != "ik_llama.cpp" and build.changed(*_SAME_TYPES) is not False
-    if one_cache and must_agree and k != v:
+    if model.v_is_part_of_k and must_agree and k != v:
         message = f"{model.arch} takes one type for K and V, not `{k}` and `{v}`"
         raise _wrong("cache_type_v", message, f"set both to `{k}`")
     for name, kind, size in (("k", k, model.head_dim_k), ("v", v, model.head_dim_v)):
-        if kind not in _UNQUANTIZED and size % _BLOCK and attention != "off":
+        if kind not in WHOLE_TYPES and size % _BLOCK and attention != "off":
             message = f"blocks of {_BLOCK} values do not divide the head size {size}"
             raise _wrong(f"cache_type_{name}", message, f"set `cache_type_{name}: f16`")
 
@@ -151,13 +149,14 @@ def _warnings(settings: Settings, model: ModelFacts | None) -> list[Warn]:
         found.append(Warn(code="ubatch-clamped", message=message))
     if model is None:
         return found
-    windowed = model.n_swa and not settings.get("swa_full")
-    stuck = windowed or model.is_recurrent or model.is_hybrid or model.arch == "deepseek4"
+    has_checkpoints = (
+        (model.n_swa and not settings.get("swa_full")) or model.is_recurrent or model.is_hybrid
+    )
+    stuck = has_checkpoints or model.arch == "deepseek4"
     for name in ("cache_reuse", "context_shift"):
         if settings.get(name) and stuck:
             message = f"`{name}` does nothing: this cache cannot be shifted"
             found.append(Warn(code="cannot-shift", message=message))
-    has_checkpoints = windowed or model.is_recurrent or model.is_hybrid
     if "checkpoint_interval" in settings and not has_checkpoints:
         message = "`checkpoint_interval` does nothing: this cache keeps every token"
         found.append(Warn(code="no-checkpoints", message=message))

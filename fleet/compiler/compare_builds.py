@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 def differences(launch: LaunchConfig, *tables: BuildFacts) -> tuple[Warn, ...]:
     """Return a warning for options of `launch` that the help has and the table lacks."""
-    used = [word for word in launch.argv if word.startswith("-") and not word[1:2].isdigit()]
     found = []
     for table in tables:
-        unknown = [word for word in used if word not in table]
+        unknown = [name for name, _ in launch.options() if name not in table]
         if unknown:
             names = ", ".join(f"`{word}`" for word in unknown)
             message = f"the help of {table.name} has {names}, the table of builds has not"

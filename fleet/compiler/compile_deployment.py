@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from fleet.compiler.check_settings import check_settings
 from fleet.compiler.complete_settings import complete_settings
 from fleet.compiler.cpu_placement import CpuPlacement, place_cpus
-from fleet.compiler.devices import container_devices, rpc_devices, rpc_warnings
+from fleet.compiler.devices import container_devices, rpc_devices, rpc_program, rpc_warnings
 from fleet.compiler.dialects import embedded, ik_llama_cpp, llama_cpp, vllm
 from fleet.compiler.dialects.spelling import Nodes, Settings, Spelled, Wish
 from fleet.compiler.host_from_hardware import host_from_hardware
@@ -24,8 +24,7 @@ from fleet.compiler.model_files import (
     seen_from,
 )
 from fleet.compiler.pair_advice import pair_advice
-from fleet.compiler.placement import RPC_PORT, Placed, place_servers
-from fleet.compiler.rpc_worker import rpc_program, rpc_worker_argv
+from fleet.compiler.placement import RPC_PORT, SHARED_MODEL, Placed, place_servers
 from fleet.errors import UserError
 from fleet.facts.architecture_records import model_facts_from_record, with_quant
 from fleet.profiles.settings_table import SETTINGS
@@ -72,9 +71,9 @@ class _Case:
     @property
     def network(self) -> Network:
         chosen = self.deployment.settings.get("network")
-        if chosen is not None and chosen.value in {"bridge", "host"}:
+        if chosen is not None and chosen.value is not None:
             return "host" if chosen.value == "host" else "bridge"
-        return "host" if self.deployment.topology in {"rpc", "tensor-parallel"} else "bridge"
+        return "host" if self.deployment.topology in SHARED_MODEL else "bridge"
 
     @property
     def listen(self) -> str:
@@ -295,11 +294,8 @@ def _files_inside(settings: Settings, *, contained: bool) -> tuple[Settings, tup
         seen = []
         for number, path in enumerate(str(value).split(",")):
             base = DRAFT_TARGET if name == "draft_model" else f"/files/{name}"
-            target = (
-                f"{base}/{number}/{path.rpartition('/')[2]}"
-                if number
-                else (f"{base}/{path.rpartition('/')[2]}")
-            )
+            apart = f"/{number}" if number else ""
+            target = f"{base}{apart}/{path.rpartition('/')[2]}"
             mounts.append(Mount(source=path, target=target, read_only=name not in WRITTEN))
             seen.append(target)
         inside[name] = ",".join(seen)
@@ -315,7 +311,7 @@ def _config(
 ) -> LaunchConfig:
     """Put the server's words and what surrounds them together."""
     deployment, contained = case.deployment, case.contained
-    shared = deployment.topology in {"rpc", "tensor-parallel"}
+    shared = deployment.topology in SHARED_MODEL
     devices = container_devices(case.host, settings, fabric=shared and _has_fabric(case))
     engine = case.build.engine
     return LaunchConfig(
@@ -408,7 +404,9 @@ def _image_warnings(case: _Case) -> tuple[Warn, ...]:
 def _rpc_worker(case: _Case, settings: Settings, cpus: CpuPlacement) -> LaunchConfig:
     target = case.placed.target
     address = target.fabric_address if target and target.fabric_address else ""
-    spelled = Spelled(argv=rpc_worker_argv(address, RPC_PORT, cpus.threads))
+    # on the fabric address alone
+    words = ["--host", address, "--port", str(RPC_PORT), "-t", str(cpus.threads)]
+    spelled = Spelled(argv=words)
     message = f"{address}:{RPC_PORT} has neither password nor encryption: keep its network apart"
     spelled.warn("rpc-open", message)
     only: Settings = {name: settings[name] for name in ("threads", "cpuset") if name in settings}

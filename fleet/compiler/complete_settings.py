@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from fleet.compiler.dialects import vllm
 from fleet.compiler.dialects.llama_cpp import TRACE_LEVEL, has_trace_level
+from fleet.facts.ggml_types import WHOLE_TYPES
 from fleet.profiles.settings_table import SETTINGS
+from fleet.sizes import MIB
 
 if TYPE_CHECKING:
     from fleet.compiler.dialects.spelling import Settings
@@ -24,9 +26,7 @@ if TYPE_CHECKING:
 _SHARED = frozenset({"hardware", "model", "workload"})
 DEFAULT_CONTEXT = 8192  # tokens of one slot when nobody says more
 DEFAULT_CACHE_RAM = 8192  # MiB, the engine's own default
-_MIB = 2**20
-_UNQUANTIZED = frozenset({"f32", "f16", "bf16"})
-_HOST_OVERHEAD = 1024 * _MIB
+_HOST_OVERHEAD = 1024 * MIB
 
 
 def complete_settings(
@@ -84,7 +84,8 @@ def _for_llama_server(
         wanted.setdefault("gpu_layers", "all")
         wanted.setdefault("load_mode", "auto")
     if build.engine == "ik_llama.cpp":
-        _for_ik(wanted)
+        # it shifts the context unless told not to: answers would change unnoticed
+        wanted.setdefault("context_shift", False)
     else:
         _for_mainline(wanted, build, model)
 
@@ -98,19 +99,14 @@ def names_template(settings: Settings) -> bool:
     return template != "chatml" and "{" not in template
 
 
-def _for_ik(wanted: Settings) -> None:
-    # it shifts the context unless told not to: answers would change unnoticed
-    wanted.setdefault("context_shift", False)
-
-
 def _for_mainline(wanted: Settings, build: BuildFacts, model: ModelFacts | None) -> None:
     # left on, it may shrink what was planned; `gpu_layers: auto` is a wish for it
     wanted.setdefault("fit", wanted.get("gpu_layers") == "auto" and "-fit" in build)
     if has_trace_level(build):
         wanted.setdefault("log_verbosity", TRACE_LEVEL)
-    if model is not None and (model.is_mla or model.arch == "deepseek4"):
+    if model is not None and model.v_is_part_of_k:
         _same_types(wanted)
-    if str(wanted.get("cache_type_v", "f16")) not in _UNQUANTIZED:
+    if wanted.get("cache_type_v", "f16") not in WHOLE_TYPES:
         wanted.setdefault("flash_attention", "on")
     _keep_batch_masks(wanted)
 
@@ -144,8 +140,7 @@ def _bound_cache_ram(
     """Leave past prompts a quarter of what the memory limit leaves beside the weights."""
     if limit is None or "cache_ram" in wanted or "--cache-ram" not in build:
         return
-    on_host = model is not None and model.weights_bytes is not None and not host.gpus
-    weights = int(model.weights_bytes or 0) if model is not None and on_host else 0
-    room = max(0, int(limit) - weights - _HOST_OVERHEAD) // 4 // _MIB
+    weights = (model.weights_bytes or 0) if model and not host.gpus else 0
+    room = max(0, limit - weights - _HOST_OVERHEAD) // 4 // MIB
     if room < DEFAULT_CACHE_RAM:
         wanted["cache_ram"] = room

@@ -1,15 +1,20 @@
-"""Accelerators and fabric of a host, as a container and as the engine name them."""
+"""Accelerators and fabric of a host, as a container and as the engine name them.
+
+`ggml-rpc-server` lends a host's devices to a head over the fabric.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from fleet.compiler.launch_config import Warn
+from fleet.errors import CannotExpress
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from fleet.compiler.dialects.spelling import Settings
+    from fleet.facts.build_facts import BuildFacts
     from fleet.facts.host_facts import HostFacts
     from fleet.facts.model_facts import ModelFacts
 
@@ -20,6 +25,7 @@ _BY_BACKEND = {
     "rocm": ("/dev/kfd", "/dev/dri"),
 }
 _ENGINE_NAMES = {"cuda": "CUDA", "vulkan": "Vulkan", "rocm": "ROCm"}
+_RPC_RENAMED = (9093, 9538)  # `rpc-server` before
 
 
 def container_devices(host: HostFacts, settings: Settings, *, fabric: bool) -> tuple[str, ...]:
@@ -62,3 +68,12 @@ def rpc_warnings(settings: Settings, model: ModelFacts | None) -> Iterator[Warn]
             "`gpu_layers: all` leaves them all to the workers"
         )
         yield Warn(code="rpc-layers", message=message)
+
+
+def rpc_program(build: BuildFacts) -> str:
+    """Return the RPC worker's program in this build. Raises `CannotExpress` where it changed."""
+    renamed = build.changed(*_RPC_RENAMED)
+    if renamed is None:
+        message = f"{build.name}: the RPC worker was renamed between b9093 and b9538"
+        raise CannotExpress(message, where="topology", fix="use b9538 or later")
+    return "ggml-rpc-server" if renamed else "rpc-server"

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fleet.facts.build_facts import Engine
     from fleet.sizes import ByteSize
 
@@ -102,7 +104,20 @@ class LaunchConfig:
         del content["warnings"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
+    def options(self) -> Iterator[tuple[str, str | None]]:
+        """Yield each option of `argv` with its value, None for a switch; no plain words."""
+        words = list(self.argv)
+        while words:
+            name = words.pop(0)
+            if is_option(name):
+                yield name, words.pop(0) if words and not is_option(words[0]) else None
+
     @property
     def container_name(self) -> str:
         """The name fleet gives the container or process: `fleet-<deployment>-<server>`."""
         return f"fleet-{self.deployment}-{self.server}"
+
+
+def is_option(word: str) -> bool:
+    """Whether a word of an argument list is an option: `-c` is one, `-1` is a value."""
+    return word.startswith("-") and not word[1:2].isdigit()

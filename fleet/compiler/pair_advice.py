@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fleet.compiler.launch_config import Warn
+from fleet.compiler.placement import SHARED_MODEL
 from fleet.sizes import ByteSize
 
 if TYPE_CHECKING:
@@ -22,9 +23,7 @@ def pair_advice(
 ) -> tuple[Warn, ...]:
     """Return the advice to run replicas where the weights fit one host; else nothing."""
     present = host.memory_limit or host.memory_total
-    if deployment.topology not in {"rpc", "tensor-parallel"} or model is None:
-        return ()
-    weights = model.weights_bytes
+    weights = model.weights_bytes if model and deployment.topology in SHARED_MODEL else None
     if not weights or not present or weights > FITS_SHARE * present:
         return ()
     message = (

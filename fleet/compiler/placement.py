@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fleet.profiles.kinds import Deployment, HostTarget
 
 LOCAL = "local"
+SHARED_MODEL = frozenset({"rpc", "tensor-parallel"})  # topologies of one model over hosts
 RPC_PORT = 50052
 _PAIR = 2
 

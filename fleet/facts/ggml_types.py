@@ -55,6 +55,7 @@ GGML_TYPES: dict[int, BlockType] = {
 REPACKED_TYPES = frozenset({"q4_0", "q4_k", "iq4_nl", "mxfp4"})
 REPACKED_ROWS = 8
 
+WHOLE_TYPES = frozenset({"f32", "f16", "bf16"})  # not quantised
 # what `--cache-type-k` and `--cache-type-v` accept, bytes of 32 elements
 CACHE_TYPES: dict[str, int] = {
     "f32": 128,

@@ -163,6 +163,11 @@ class ModelFacts:
     known: bool = True
 
     @property
+    def v_is_part_of_k(self) -> bool:
+        """Whether one cache serves both, so that both have one number format."""
+        return self.is_mla or self.arch == "deepseek4"
+
+    @property
     def weights_bytes(self) -> int | None:
         """Bytes of all tensors, or None when no file or quantisation is named."""
         return self.weights.total if self.weights else None

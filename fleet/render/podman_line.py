@@ -9,6 +9,7 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING
 
+from fleet.compiler.launch_config import is_option
 from fleet.render.artefact import Artefact
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def _wrapped(words: Sequence[str]) -> Iterator[str]:
     """Yield one option with its values a line, so that a difference shows in a diff."""
     groups: list[list[str]] = [[]]
     for word in words:
-        if word.startswith("-") and groups[-1] and not word[1:2].isdigit():
+        if is_option(word) and groups[-1]:
             groups.append([])
         groups[-1].append(word)
     for number, group in enumerate(groups):

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from fleet.errors import UserError
 from fleet.facts.known_builds import build_facts
 from fleet.render.artefact import Artefact
-from fleet.render.engine_words import options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,22 +18,10 @@ if TYPE_CHECKING:
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.facts.build_facts import BuildFacts
 
-_ROUTER = frozenset(
-    [
-        "--host",
-        "--port",
-        "--api-key-file",
-        "--ssl-cert-file",
-        "--ssl-key-file",
-        "-a",
-        "--alias",
-        "--metrics",
-        "--cors-origins",
-        "--no-cors-credentials",
-        "-to",
-        "--timeout",
-    ]
-)
+_ROUTER = frozenset([
+    "--host", "--port", "--api-key-file", "--ssl-cert-file", "--ssl-key-file", "-a", "--alias",
+    "--metrics", "--cors-origins", "--no-cors-credentials", "-to", "--timeout",
+])  # fmt: skip
 
 
 def render_preset(launches: Sequence[LaunchConfig]) -> tuple[Artefact, ...]:
@@ -58,7 +45,7 @@ def _text(launch: LaunchConfig) -> str:
 
 
 def _keys(launch: LaunchConfig, build: BuildFacts) -> Iterator[tuple[str, str]]:
-    for name, value in options(launch.argv):
+    for name, value in launch.options():
         flag = build.flags.get(name)
         if name in _ROUTER or flag is None:
             continue

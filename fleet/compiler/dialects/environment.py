@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from fleet.compiler.launch_config import is_option
 from fleet.facts.known_builds import build_facts
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def as_environment(
     words = list(launch.argv)
     while words:
         name = words.pop(0)
-        value = words.pop(0) if words and _is_value(words[0]) else None
+        value = words.pop(0) if words and not is_option(words[0]) else None
         flag = facts.flags.get(name)
         if flag is None or flag.env is None or flag.removed or flag.env in env:
             rest += [name] if value is None else [name, value]
@@ -37,8 +38,3 @@ def as_environment(
         else:
             env[flag.env] = "1" if value is None else value
     return tuple(rest), env
-
-
-def _is_value(word: str) -> bool:
-    """Whether `word` belongs to the option before it: `-1` is a value, `-c` an option."""
-    return not word.startswith("-") or word[1:2].isdigit()

@@ -78,7 +78,7 @@ def _context(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:
 def _cache_type(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:
     if not question.flash_attention or not question.model.caches:
         return
-    alike = question.model.is_mla or question.model.arch == "deepseek4"
+    alike = question.model.v_is_part_of_k
     now = sum(plan.total for plan in plan_memory(question).caches)
     best: tuple[MemoryQuestion, str] | None = None
     for k, v, loss in _BITS:

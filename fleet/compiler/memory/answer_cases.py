@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, get_args
 
-from fleet.compiler.memory.caches import plan_caches, state_bytes
-from fleet.compiler.memory.compute_buffers import cpu_bytes, device_bytes, host_bytes, output_bytes
+from fleet.compiler.memory.caches import state_bytes
+from fleet.compiler.memory.compute_buffers import device_bytes, host_bytes, output_bytes
+from fleet.compiler.memory.plan_memory import caches_of
 from fleet.compiler.memory.question import MemoryEngine, MemoryQuestion
 from fleet.compiler.memory.refusals import refusal
+from fleet.compiler.memory.say_fit import cache_as_json, mib
 from fleet.compiler.memory.version_rules import rules_for
-from fleet.compiler.memory.vllm_layouts import plan_vllm_caches
 from fleet.errors import UserError
 from fleet.facts.architecture_records import model_facts_from_record
 from fleet.facts.model_facts import CacheLayers, CacheScope, ModelFacts, StateLayers
-from fleet.sizes import MIB
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fleet.compiler.memory.caches import CachePlan
-
 Json = dict[str, Any]
-_SCOPES: dict[str, CacheScope] = {
-    "full": "full", "swa": "swa", "swa_dsv4": "swa_dsv4", "ratio": "ratio",
-}  # fmt: skip
 _EVERY_LAYER = 1 << 16
 _MOST = (1 << 32) - 1  # the engine counts in 32 bits
 _MOST_DEVICES = 256
@@ -47,30 +41,16 @@ def answer_case(case: Mapping[str, Any], where: str) -> Json:
     refused = refusal(question, rules)
     answer: Json = {"id": case.get("id"), "kv": [], "state_mib": 0.0, "compute_mib": {}}
     if refused is None:
-        vllm = question.engine == "vllm"
-        plans = plan_vllm_caches(question) if vllm else plan_caches(question, rules)
-        answer["kv"] = [_cache(plan) for plan in plans]
-        answer["state_mib"] = round(state_bytes(question) / MIB, 4)
+        plans = caches_of(question, rules)
+        answer["kv"] = [cache_as_json(plan) for plan in plans]
+        answer["state_mib"] = mib(state_bytes(question))
         if "caches" not in case:
-            gpus = device_bytes(question, plans, rules)
-            answer["compute_mib"] = {f"GPU{i}": round(x / MIB, 4) for i, x in enumerate(gpus)}
-            on_host = host_bytes if gpus else cpu_bytes
-            answer["compute_mib"]["CPU"] = round(on_host(question, plans, rules) / MIB, 4)
-    answer["output_mib"] = round(output_bytes(question) / MIB, 4)
+            gpus = enumerate(device_bytes(question, plans, rules))
+            answer["compute_mib"] = {f"GPU{i}": mib(size) for i, size in gpus}
+            answer["compute_mib"]["CPU"] = mib(host_bytes(question, plans, rules))
+    answer["output_mib"] = mib(output_bytes(question))
     answer["refused"] = refused
     return answer
-
-
-def _cache(plan: CachePlan) -> Json:
-    k_bytes, v_bytes, cache = plan.k_bytes, plan.v_bytes, plan.cache
-    return {
-        "name": cache.name,
-        "mib": round((k_bytes + v_bytes) / MIB, 4),
-        "k_mib": round(k_bytes / MIB, 4),
-        "v_mib": round(v_bytes / MIB, 4),
-        "cells": plan.cells,
-        "layers": len(cache.layers),
-    }
 
 
 def _question(case: Mapping[str, Any], where: str) -> MemoryQuestion:
@@ -137,10 +117,10 @@ def _expert_layers(flags: Mapping[str, Any]) -> int | None:
     return _EVERY_LAYER if value in {1, "1", "on", "all"} else _count(flags, "cmoe", 0)
 
 
-def _keeps_transposed(case: Mapping[str, Any], flags: Mapping[str, Any]) -> bool | None:
+def _keeps_transposed(case: Mapping[str, Any], flags: Mapping[str, Any]) -> bool:
     """Tell whether ik_llama.cpp's first form of MLA keeps the latent a second time."""
     first_form = case.get("engine") == "ik_llama.cpp" and flags.get("mla") == 1
-    return True if first_form and not _switch(flags, "fa", otherwise=True) else None
+    return first_form and not _switch(flags, "fa", otherwise=True)
 
 
 def _engine(case: Mapping[str, Any]) -> MemoryEngine:
@@ -174,15 +154,11 @@ def _layers(flags: Mapping[str, Any], model: ModelFacts) -> int | None:
     return None if count > model.n_layer else count
 
 
-@lru_cache(maxsize=64)
-def _parsed_build(build: str) -> tuple[int | None, str | None]:
-    if "-" in build:
-        return None, build
-    return int(build.lstrip("b")), None
-
-
 def _build(build: object) -> tuple[int | None, str | None]:
-    return (None, None) if build is None else _parsed_build(str(build))
+    if build is None:
+        return None, None
+    word = str(build)
+    return (None, word) if "-" in word else (int(word.lstrip("b")), None)
 
 
 def _bare_model(caches: Any, state_bytes_per_sequence: int) -> ModelFacts:  # noqa: ANN401 - JSON
@@ -204,9 +180,9 @@ def _bare_cache(cache: Mapping[str, Any]) -> CacheLayers:
     k_row, v_row = (_count(cache, name, 0, most=_MOST_ROW) for name in ("k_row", "v_row"))
     window = _count(cache, "window", 0)
     named = cache.get("scope") or ("swa" if window else "full")
-    if named not in _SCOPES:
+    scope: CacheScope | None = next((it for it in get_args(CacheScope) if it == named), None)
+    if scope is None:
         raise UserError(f"unknown cache scope `{named}`", fix="full, swa, swa_dsv4 or ratio")
-    scope = _SCOPES[named]
     return CacheLayers(
         name=str(cache.get("name") or "kv"),
         scope=scope,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 BLOCK = 32  # elements that the sizes of cache types count
 CELL_BYTES = CACHE_TYPES | IK_CACHE_TYPES
 # caches that the engine keeps outside the attention heads' own padding of V
-_INDEX = frozenset({"indexer", "lid"})
+INDEX_CACHES = frozenset({"indexer", "lid"})
 
 
 class CachePlan(NamedTuple):
@@ -54,15 +54,13 @@ def stream_cells(question: MemoryQuestion, rules: MemoryRules) -> tuple[int, int
 def plan_caches(question: MemoryQuestion, rules: MemoryRules) -> tuple[CachePlan, ...]:
     """Return the size of each cache of the model, in the model's own order."""
     model = question.model
-    stores_v = question.mla_stores_v
-    if stores_v is None:
-        stores_v = rules.mla_stores_v
+    stores_v = question.mla_stores_v or rules.mla_stores_v
     widest = widest_v(model) if not question.flash_attention else 0
     plans = []
     for cache in model.caches:
         cells, streams = _cells(cache, question, rules)
         v_elements = cache.v_elements
-        if widest and v_elements and cache.name not in _INDEX:
+        if widest and v_elements and cache.name not in INDEX_CACHES:
             v_elements = widest * len(cache.layers)
         elif cache.name == "mla" and stores_v:
             v_elements = (cache.k_row - _ROTARY) * len(cache.layers)
@@ -78,7 +76,7 @@ _ROTARY = 64  # elements of an MLA row that belong to K alone
 
 def widest_v(model: ModelFacts) -> int:
     """Return the elements of the widest V row, to which all are padded without flash attention."""
-    return max((cache.v_row for cache in model.caches if cache.name not in _INDEX), default=0)
+    return max((c.v_row for c in model.caches if c.name not in INDEX_CACHES), default=0)
 
 
 def _cells(cache: CacheLayers, question: MemoryQuestion, rules: MemoryRules) -> tuple[int, int]:
@@ -88,16 +86,16 @@ def _cells(cache: CacheLayers, question: MemoryQuestion, rules: MemoryRules) -> 
     if cache.scope == "ratio":
         return pad(-(-cells // cache.ratio), 256), question.parallel
     if cache.scope == "swa_dsv4":
-        window = cells if question.swa_full else pad(cache.window + _tokens(question), 256)
+        window = cells if question.swa_full else pad(cache.window + ubatch_tokens(question), 256)
         return min(pad(cells, 256), window), question.parallel
     if question.swa_full or rules.swa_tail == "everything":
         return cells, streams
     sharing = question.parallel if streams == 1 else 1
-    tail = _tokens(question) if rules.swa_tail == "ubatch" else question.batch
+    tail = ubatch_tokens(question) if rules.swa_tail == "ubatch" else question.batch
     return pad(min(cells, cache.window * sharing + tail), rules.swa_padding), streams
 
 
-def _tokens(question: MemoryQuestion) -> int:
+def ubatch_tokens(question: MemoryQuestion) -> int:
     """Return the ubatch, which is never larger than a batch, nor that than the context."""
     return min(question.ubatch, question.batch, pad(question.context, 256))
 

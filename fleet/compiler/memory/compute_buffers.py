@@ -11,7 +11,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from fleet.compiler.memory.caches import CachePlan, pad, widest_v
+from fleet.compiler.memory.caches import INDEX_CACHES, CachePlan, pad, ubatch_tokens, widest_v
+from fleet.facts.ggml_types import WHOLE_TYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from fleet.facts.model_facts import ComputeTable, ModelFacts
 
 F32 = 4
-_INDEX = frozenset({"indexer", "lid"})
-_WHOLE = frozenset({"f32", "f16", "bf16"})
 _GATED_Q = frozenset({"qwen35", "qwen35moe", "qwen3next"})  # q carries its own gate
 _NORMED_OUT = frozenset({"gemma2", "gemma3", "gemma3n", "gemma4"})  # norms behind each block
 _INDEX_BYTES = 8
@@ -31,8 +30,7 @@ _PIPELINE_COPIES = 4  # input copies that overlap work of several devices
 
 def batch_tokens(question: MemoryQuestion) -> int:
     """Return the tokens of a ubatch as the engine reserves them: whole per sequence."""
-    tokens = min(question.ubatch, question.batch, pad(question.context, 256))
-    return pad(tokens, question.parallel)
+    return pad(ubatch_tokens(question), question.parallel)
 
 
 def mask_bytes(plans: Sequence[CachePlan], tokens: int, rules: MemoryRules) -> int:
@@ -51,7 +49,7 @@ def dequantised_bytes(question: MemoryQuestion, plans: Sequence[CachePlan]) -> i
         (
             plan.cells * plan.streams * 2 * (plan.cache.k_row * k_copy + plan.cache.v_row * v_copy)
             for plan in plans
-            if plan.cache.name not in _INDEX
+            if plan.cache.name not in INDEX_CACHES
         ),
         default=0,
     )
@@ -64,7 +62,7 @@ def gpu_bytes(question: MemoryQuestion, plans: Sequence[CachePlan], rules: Memor
     logits = (model.n_vocab + model.n_embd) * _outputs(question, rules) * F32
     dense = _dense(question)
     if dense:  # the engine leaves the index out, and with it its mask
-        plans = [plan for plan in plans if plan.cache.name not in _INDEX]
+        plans = [plan for plan in plans if plan.cache.name not in INDEX_CACHES]
     masks = mask_bytes(plans, tokens, rules)
     base, dequant = dense or coefficients(model)
     if not question.flash_attention:
@@ -85,16 +83,21 @@ def gpu_bytes(question: MemoryQuestion, plans: Sequence[CachePlan], rules: Memor
 
 
 def host_bytes(question: MemoryQuestion, plans: Sequence[CachePlan], rules: MemoryRules) -> float:
-    """Return what the host reserves beside the GPUs: masks and the inputs of the graph."""
+    """Return the host's compute buffer, with or without GPUs beside it."""
+    return (_beside_gpus if question.devices else _cpu_alone)(question, plans, rules)
+
+
+def _beside_gpus(question: MemoryQuestion, plans: Sequence[CachePlan], rules: MemoryRules) -> float:
+    """Masks and the inputs of the graph."""
     tokens = batch_tokens(question)
     if question.model.compute is not None and question.model.compute.dense:
-        plans = [plan for plan in plans if plan.cache.name not in _INDEX]
+        plans = [plan for plan in plans if plan.cache.name not in INDEX_CACHES]
     masks = mask_bytes(plans, tokens, rules)
     inputs = question.model.n_embd * tokens * F32
     if question.devices > 1:
         return _PIPELINE_COPIES * masks + (_PIPELINE_COPIES + 1) * inputs
     if not question.flash_attention:
-        attending = [plan for plan in plans if plan.cache.name not in _INDEX]
+        attending = [plan for plan in plans if plan.cache.name not in INDEX_CACHES]
         # a mask in f32 is twice as large, and a transposed V is written by an index of each value
         masks += mask_bytes(attending, tokens, rules)
         masks += sum(widest_v(question.model) * tokens * _INDEX_BYTES
@@ -102,8 +105,7 @@ def host_bytes(question: MemoryQuestion, plans: Sequence[CachePlan], rules: Memo
     return masks + 2 * inputs
 
 
-def cpu_bytes(question: MemoryQuestion, plans: Sequence[CachePlan], rules: MemoryRules) -> float:
-    """Return the peak of a launch without a GPU."""
+def _cpu_alone(question: MemoryQuestion, plans: Sequence[CachePlan], rules: MemoryRules) -> float:
     tokens = batch_tokens(question)
     model = question.model
     logits = (model.n_vocab + model.n_embd) * _outputs(question, rules) * F32
@@ -192,14 +194,16 @@ def _dense(question: MemoryQuestion) -> tuple[int, int] | None:
 def _copying(question: MemoryQuestion, base: float, dequant: float) -> tuple[float, float]:
     """Coefficients with an f16 copy: a quantised side is rotated, which costs room of its own."""
     figures = question.model.compute
-    sides = "".join("n" if kind in _WHOLE else "q" for kind in (question.type_k, question.type_v))
+    sides = "".join(
+        "n" if kind in WHOLE_TYPES else "q" for kind in (question.type_k, question.type_v)
+    )
     return figures.variants.get(sides, (base, dequant)) if figures else (base, dequant)
 
 
 def _without_flash(question: MemoryQuestion, plans: Sequence[CachePlan], tokens: int) -> float:
     """Bytes alive at the product of Q and K in f32, with the mask in f32 beside it."""
     model = question.model
-    cells = max((plan.cells for plan in plans if plan.cache.name not in _INDEX), default=0)
+    cells = max((plan.cells for plan in plans if plan.cache.name not in INDEX_CACHES), default=0)
     scores = cells * tokens * model.n_head * F32
     mask = cells * tokens * 2
     heads = model.n_head * model.head_dim_k
@@ -219,7 +223,7 @@ def _table(question: MemoryQuestion, *, copied: bool) -> ComputeTable | None:
     if figures is None or not figures.tables:
         return None
     kind = "q" if copied else "f16"
-    if copied and question.type_k in _WHOLE and ("bf16", 1) in figures.tables:
+    if copied and question.type_k in WHOLE_TYPES and ("bf16", 1) in figures.tables:
         kind = "bf16"
     counts = [n for k, n in figures.tables if k == kind]
     nearest = max((n for n in counts if n <= question.parallel), default=min(counts))

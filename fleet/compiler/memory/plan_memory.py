@@ -6,23 +6,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from fleet.compiler.memory.caches import (
+    CELL_BYTES,
     CachePlan,
     checkpoint_bytes,
     plan_caches,
     state_bytes,
     stream_cells,
 )
-from fleet.compiler.memory.compute_buffers import (
-    cpu_bytes,
-    device_bytes,
-    host_bytes,
-    output_bytes,
-)
+from fleet.compiler.memory.compute_buffers import device_bytes, host_bytes, output_bytes
 from fleet.compiler.memory.refusals import refusal
 from fleet.compiler.memory.version_rules import rules_for
 from fleet.compiler.memory.vllm_layouts import plan_vllm_caches
 from fleet.compiler.memory.weights import HOST, layer_devices, plan_weights
-from fleet.facts.ggml_types import CACHE_TYPES, IK_CACHE_TYPES
 from fleet.sizes import MIB
 
 if TYPE_CHECKING:
@@ -35,7 +30,6 @@ CUDA_CONTEXT = 450 * MIB  # measured on RTX 4090; other cards hold 120 to 750
 MORE_GPU = 550 * MIB  # what each further GPU takes beyond its own context
 MMPROJ_COMPUTE = 250 * MIB
 HOST_PROCESS = 100 * MIB  # anonymous memory of a server beside its buffers
-_CELLS = CACHE_TYPES | IK_CACHE_TYPES
 Tier = Literal["file", "record", "config"]
 
 
@@ -54,6 +48,16 @@ class Share:
     def total(self) -> int:
         """All of it."""
         return self.weights + self.kv + self.state + self.compute + self.overhead
+
+    def with_draft(self, draft: Share) -> Share:
+        """Return the share with a draft model's beside it; both are one process."""
+        return replace(
+            self,
+            weights=self.weights + draft.weights,
+            kv=self.kv + draft.kv,
+            state=self.state + draft.state,
+            compute=self.compute + draft.compute,
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,45 +96,42 @@ def plan_memory(question: MemoryQuestion) -> MemoryPlan:
     if reason and not _plannable(question):
         return _refused(question, reason)
     vllm = question.engine == "vllm"
-    caches = plan_vllm_caches(question) if vllm else plan_caches(question, rules)
+    caches = caches_of(question, rules)
     homes = layer_devices(question)
     weights = plan_weights(question, homes)
     twice = _mapped_twice(question, rules, weights.host)
     state = 0 if vllm else state_bytes(question)
     kv = _by_device(question, caches, homes)
     states = _states_by_device(question, homes, state)
-    compute = device_bytes(question, caches, rules) if question.devices else ()
-    on_host = host_bytes if question.devices else cpu_bytes
+    compute = device_bytes(question, caches, rules)
     output = output_bytes(question)
-    draft, nothing = _draft(question), Share(name="")
-    devices = tuple(
-        _with(
-            Share(
-                name=f"GPU{i}",
-                weights=weights.devices[i],
-                kv=kv[i],
-                state=states[i],
-                compute=round(compute[i]) + (_mmproj(question) if i == 0 else 0),
-                overhead=_overhead(i),
-            ),
-            draft if i == 0 else nothing,
+    devices = [
+        Share(
+            name=f"GPU{i}",
+            weights=weights.devices[i],
+            kv=kv[i],
+            state=states[i],
+            compute=round(compute[i]),
+            overhead=CUDA_CONTEXT + (MORE_GPU if i else 0),
         )
         for i in range(question.devices)
-    )
+    ]
     host = Share(
         name="host",
         weights=weights.host + (twice if question.locked else 0),
         kv=kv[HOST],
         state=states[HOST],
-        compute=round(on_host(question, caches, rules)) + output
-        + (0 if devices else _mmproj(question)),
+        compute=round(host_bytes(question, caches, rules)) + output,
         overhead=HOST_PROCESS,
-    )  # fmt: skip
-    host = _with(host, nothing if devices else draft)
+    )
+    if devices:
+        devices[0] = devices[0].with_draft(_beside(question))
+    else:
+        host = host.with_draft(_beside(question))
     one = checkpoint_bytes(question, caches)
     return MemoryPlan(
         question=question,
-        devices=devices,
+        devices=tuple(devices),
         host=host,
         caches=caches,
         state=state,
@@ -144,8 +145,15 @@ def plan_memory(question: MemoryQuestion) -> MemoryPlan:
     )
 
 
+def caches_of(question: MemoryQuestion, rules: MemoryRules) -> tuple[CachePlan, ...]:
+    """Return the size of each cache of the model, in the model's own order."""
+    if question.engine == "vllm":
+        return plan_vllm_caches(question)
+    return plan_caches(question, rules)
+
+
 def _plannable(question: MemoryQuestion) -> bool:
-    return {question.type_k, question.type_v} <= _CELLS.keys() and question.engine != "vllm"
+    return {question.type_k, question.type_v} <= CELL_BYTES.keys() and question.engine != "vllm"
 
 
 def _refused(question: MemoryQuestion, reason: str) -> MemoryPlan:
@@ -183,20 +191,11 @@ def _states_by_device(question: MemoryQuestion, homes: Sequence[int], total: int
     return {device: round(size) for device, size in shares.items()}
 
 
-def _with(share: Share, draft: Share) -> Share:
-    return replace(
-        share,
-        weights=share.weights + draft.weights,
-        kv=share.kv + draft.kv,
-        state=share.state + draft.state,
-        compute=share.compute + draft.compute,
-    )
-
-
-def _draft(question: MemoryQuestion) -> Share:
-    """Return the draft model's weights, caches and buffers, all in one place."""
+def _beside(question: MemoryQuestion) -> Share:
+    """Return the draft model's weights, caches and buffers and a projector, all in one place."""
+    projector = question.mmproj_bytes + MMPROJ_COMPUTE if question.mmproj_bytes else 0
     if question.draft is None:
-        return Share(name="draft")
+        return Share(name="beside", compute=projector)
     alone = replace(
         question,
         model=question.draft,
@@ -211,7 +210,8 @@ def _draft(question: MemoryQuestion) -> Share:
         type_v=question.draft_type_v,
     )
     plan = plan_memory(alone)
-    return plan.devices[0] if plan.devices else plan.host
+    share = plan.devices[0] if plan.devices else plan.host
+    return replace(share, compute=share.compute + projector)
 
 
 def _mapped_twice(question: MemoryQuestion, rules: MemoryRules, on_host: int) -> int:
@@ -220,14 +220,6 @@ def _mapped_twice(question: MemoryQuestion, rules: MemoryRules, on_host: int) ->
     if weights is None or question.no_repack or not rules.maps_what_it_repacks:
         return 0
     return weights.mapped_twice * on_host // max(weights.total, 1)
-
-
-def _mmproj(question: MemoryQuestion) -> int:
-    return question.mmproj_bytes + MMPROJ_COMPUTE if question.mmproj_bytes else 0
-
-
-def _overhead(device: int) -> int:
-    return CUDA_CONTEXT + (MORE_GPU if device else 0)
 
 
 def _notes(question: MemoryQuestion) -> tuple[str, ...]:

@@ -19,8 +19,8 @@ class MemoryQuestion:
     `devices` counts GPUs, 0 runs on the CPU. `gpu_layers` None means all, counted from the
     last, the output layer first. `cpu_moe_layers` keeps the experts of the first n layers on
     the host, None those of no layer. `outputs` is the number of logit rows of a batch, None
-    one for each slot and draft token. `build` None is today's. `mla_stores_v` None follows
-    the build; `no_repack` and `locked` say how weights lie in host memory.
+    one for each slot and draft token. `build` None is today's. `mla_stores_v` keeps V also
+    where the build would not; `no_repack` and `locked` say how weights lie in host memory.
     """
 
     model: ModelFacts
@@ -49,6 +49,6 @@ class MemoryQuestion:
     checkpoints: int = 32
     no_repack: bool = False
     locked: bool = False
-    mla_stores_v: bool | None = None
+    mla_stores_v: bool = False
     split: tuple[float, ...] = ()
     backend: Literal["cuda", "vulkan", "rocm", "cpu"] = "cuda"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fleet.facts.ggml_types import CACHE_TYPES, IK_CACHE_TYPES
+from fleet.facts.ggml_types import CACHE_TYPES, IK_CACHE_TYPES, WHOLE_TYPES
 
 if TYPE_CHECKING:
     from fleet.compiler.memory.question import MemoryQuestion
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 VLLM_TYPES = ("auto", "bf16", "f16", "fp8", "fp8_ds_mla", "mxfp4")  # K: entries, V: index
 MOST_SEQUENCES = 256  # LLAMA_MAX_SEQ
 _QUANTISED_BLOCK = 32
-_WHOLE = frozenset({"f32", "f16", "bf16"})
 
 
 def refusal(question: MemoryQuestion, rules: MemoryRules) -> str | None:
@@ -43,8 +42,8 @@ def _types(question: MemoryQuestion) -> str | None:
 
 
 def _pairs(question: MemoryQuestion, rules: MemoryRules) -> str | None:
-    shares = question.model.is_mla or question.model.arch == "deepseek4"
-    if shares and rules.mla_types_must_match and question.type_k != question.type_v:
+    must_agree = question.model.v_is_part_of_k and rules.mla_types_must_match
+    if must_agree and question.type_k != question.type_v:
         return (
             f"V is a part of K in {question.model.arch}, so both cache types must be the same, "
             f"not {question.type_k} and {question.type_v}"
@@ -53,7 +52,7 @@ def _pairs(question: MemoryQuestion, rules: MemoryRules) -> str | None:
 
 
 def _flash(question: MemoryQuestion) -> str | None:
-    v_quantised = question.type_v not in _WHOLE
+    v_quantised = question.type_v not in WHOLE_TYPES
     if not question.flash_attention:
         return f"a V cache of {question.type_v} needs flash attention" if v_quantised else None
     model = question.model
@@ -63,7 +62,7 @@ def _flash(question: MemoryQuestion) -> str | None:
         ("V", question.type_v, 0 if latent else model.head_dim_v),
     )
     for side, kind, head in sides:
-        if kind not in _WHOLE and head % _QUANTISED_BLOCK:
+        if kind not in WHOLE_TYPES and head % _QUANTISED_BLOCK:
             return f"heads of {head} elements cannot be stored as {kind} blocks of 32 ({side})"
     return None
 

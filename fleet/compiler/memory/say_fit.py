@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleet.compiler.memory.advice import Advice
+    from fleet.compiler.memory.caches import CachePlan
     from fleet.compiler.memory.fit import DeviceFit, Verdict
     from fleet.compiler.memory.plan_memory import MemoryPlan
 
@@ -22,24 +23,14 @@ def as_json(plan: MemoryPlan, verdict: Verdict, advice: Sequence[Advice]) -> dic
         "devices": [_device(fitted) for fitted in verdict.devices],
         "host": {
             **_device(verdict.host),
-            "cache_ram_mib": _mib(plan.cache_ram),
-            "checkpoints_mib": _mib(plan.checkpoints),
+            "cache_ram_mib": mib(plan.cache_ram),
+            "checkpoints_mib": mib(plan.checkpoints),
             "when_full": verdict.later,
         },
-        "kv": [
-            {
-                "name": cache.cache.name,
-                "mib": _mib(cache.total),
-                "k_mib": _mib(cache.k_bytes),
-                "v_mib": _mib(cache.v_bytes),
-                "cells": cache.cells,
-                "layers": len(cache.cache.layers),
-            }
-            for cache in plan.caches
-        ],
-        "state_mib": _mib(plan.state),
-        "output_mib": _mib(plan.output),
-        "needed_mib": _mib(plan.needed),
+        "kv": [cache_as_json(cache) for cache in plan.caches],
+        "state_mib": mib(plan.state),
+        "output_mib": mib(plan.output),
+        "needed_mib": mib(plan.needed),
         "advice": [{"set": dict(a.set), "fits": a.fits, "why": a.why} for a in advice],
         "refused": plan.refused,
         "model": plan.question.model.name,
@@ -50,19 +41,32 @@ def as_json(plan: MemoryPlan, verdict: Verdict, advice: Sequence[Advice]) -> dic
     }
 
 
+def cache_as_json(plan: CachePlan) -> dict[str, Any]:
+    """Return one cache as `fit` and its cases show it."""
+    return {
+        "name": plan.cache.name,
+        "mib": mib(plan.total),
+        "k_mib": mib(plan.k_bytes),
+        "v_mib": mib(plan.v_bytes),
+        "cells": plan.cells,
+        "layers": len(plan.cache.layers),
+    }
+
+
 def _device(fitted: DeviceFit) -> dict[str, Any]:
     share = fitted.share
     return {
         "name": share.name,
-        "capacity_mib": None if fitted.capacity is None else _mib(fitted.capacity),
-        "weights_mib": _mib(share.weights),
-        "kv_mib": _mib(share.kv),
-        "state_mib": _mib(share.state),
-        "compute_mib": _mib(share.compute),
-        "overhead_mib": _mib(share.overhead),
-        "free_mib": None if fitted.free is None else _mib(fitted.free),
+        "capacity_mib": None if fitted.capacity is None else mib(fitted.capacity),
+        "weights_mib": mib(share.weights),
+        "kv_mib": mib(share.kv),
+        "state_mib": mib(share.state),
+        "compute_mib": mib(share.compute),
+        "overhead_mib": mib(share.overhead),
+        "free_mib": None if fitted.free is None else mib(fitted.free),
     }
 
 
-def _mib(size: float) -> float:
+def mib(size: float) -> float:
+    """Return bytes as MiB, with four decimals."""
     return round(size / MIB, 4)
