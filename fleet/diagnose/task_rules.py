@@ -47,19 +47,40 @@ class TaskTally:
     before: Task | None = None
     perfect: int = 0
 
-    def add(self, task: Task) -> None:  # noqa: C901 - one line a rule
+    def add(self, task: Task) -> None:
         """Judge one finished task."""
+        prompt, cached, lcp = task.prompt, task.cached, task.lcp
+        ms = task.pp_ms / task.processed if task.pp_ms and task.processed else 0.0
+        reused = cached / prompt if prompt and cached is not None else None
+        similar = lcp / prompt if prompt and lcp is not None else task.sim
+        kept = _kept(task)
         self._count(task)
+        self._reuse(task, reused)
+        if kept is None or kept < KEPT_ALL or task.mismatch:
+            self._diverges(task, similar, reused, kept, ms)
         if task.selected_by == "timings":
             self._sequence(task)
-        ms = task.pp_ms / task.processed if task.pp_ms and task.processed else 0.0
-        reused = _share(task.cached, task.prompt)
-        self._reuse(task, reused)
-        lcp = _share(task.lcp, task.prompt)
-        similar = lcp if lcp is not None else task.sim
-        kept = _kept(task)
-        early = _early(task, similar, reused, kept)
-        if early:
+        if task.forced:
+            self._forced(task, ms)
+        if task.first_rm == 0 and _nothing_kept(task, similar):
+            self.hit("CACHE_OFF_SERVER", task, _again(task, ms))
+        if task.not_cached_on_release:
+            self.hit("CACHE_OFF_REQUEST", task, (task.pp_ms or 0) / 1000)
+        if task.lost_s:
+            self.hit("TG_HIT_BY_CONCURRENCY", task, task.lost_s)
+        if task.pp_tps and task.pp_tps < SLOW_PP and (task.processed or 0) >= SLOW_PP_BATCH:
+            self.hit("SLOW_PP", task, (task.pp_ms or 0) / 1000)
+
+    def _diverges(
+        self,
+        task: Task,
+        similar: float | None,
+        reused: float | None,
+        kept: float | None,
+        ms: float,
+    ) -> None:
+        """Judge a prompt that does not begin with all that the slot held."""
+        if _early(task, similar, reused, kept):
             self.hit("PREFIX_DIVERGES_EARLY", task, _again(task, ms))
         elif _late(task, similar, kept):
             self.hit("PREFIX_DIVERGES_LATE", task, _again(task, ms))
@@ -70,16 +91,6 @@ class TaskTally:
             self.hit("DIFFERENT_CONVERSATION", task)
         if _taken_over(task):
             self.hit("SLOT_SIM_THRESHOLD_TOO_LOW", task)
-        if task.forced:
-            self._forced(task, ms)
-        if _nothing_kept(task, similar):
-            self.hit("CACHE_OFF_SERVER", task, _again(task, ms))
-        if task.not_cached_on_release:
-            self.hit("CACHE_OFF_REQUEST", task, (task.pp_ms or 0) / 1000)
-        if task.lost_s:
-            self.hit("TG_HIT_BY_CONCURRENCY", task, task.lost_s)
-        if task.pp_tps and task.pp_tps < SLOW_PP and (task.processed or 0) >= SLOW_PP_BATCH:
-            self.hit("SLOW_PP", task, (task.pp_ms or 0) / 1000)
 
     def hit(self, code: str, task: Task, cost_s: float | None = None) -> None:
         """Count a task under a code."""
@@ -88,22 +99,24 @@ class TaskTally:
         self.hits[code].add(task.line, task.text, cost_s)
 
     def _count(self, task: Task) -> None:
+        released, prompt, gen = task.released, task.prompt, task.gen
         if task.cached:
             self.cached_tasks += 1
-        if task.released is not None:
+        if released is not None:
             self.released += 1
-            self.largest = max(self.largest, task.released)
+            self.largest = max(self.largest, released)
             if task.selected_by and task.first_rm is None:
                 self.without_reuse_line += 1
-        if task.pp_tps and task.prompt:
+        if prompt and task.pp_tps:
             self.timed += 1
-            self.longest = max(self.longest, task.prompt)
-            self.shortest = min(self.shortest or task.prompt, task.prompt)
+            self.longest = max(self.longest, prompt)
+            if self.shortest is None or prompt < self.shortest:
+                self.shortest = prompt
             if len(self.generated) < 64:  # noqa: PLR2004 - enough to see that they differ
-                self.generated.add(task.gen or 0)
-        if task.tg_ms and task.gen:
+                self.generated.add(gen or 0)
+        if gen and task.tg_ms:
             rates = self.spec_tg if task.draft_generated else self.plain_tg
-            rates[0] += task.gen
+            rates[0] += gen
             rates[1] += task.tg_ms / 1000
 
     def _reuse(self, task: Task, reused: float | None) -> None:
@@ -148,10 +161,6 @@ class TaskTally:
                 self.hit("THINK_STRIPPED", task, (whole - cached) * ms / 1000)
             if cached == 0:
                 self.hit("FULL_REPROCESS_SWA_HYBRID", task, whole * ms / 1000)
-
-
-def _share(part: int | None, whole: int | None) -> float | None:
-    return part / whole if part is not None and whole else None
 
 
 def _kept(task: Task) -> float | None:
@@ -203,8 +212,7 @@ def _taken_over(task: Task) -> bool:
 
 def _nothing_kept(task: Task, similar: float | None) -> bool:
     return (
-        task.first_rm == 0
-        and not task.forced
+        not task.forced
         and task.restored is None
         and similar is not None
         and similar >= HALF

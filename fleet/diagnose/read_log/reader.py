@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from fleet.diagnose.read_log.known_lines import Figures, SlotLine, TaskPlace
     from fleet.diagnose.read_log.lines import Batch
-    from fleet.diagnose.read_log.rows import Row, Take
+    from fleet.diagnose.read_log.rows import Row, Spans, Take
     from fleet.diagnose.read_log.structured_lines import Places
 
     Reads = Callable[[str, int], object]  # a line of one shape, and its number
@@ -162,8 +162,7 @@ class LogReader:
         elif place.how == slot_lines.OF_SLOT:
             self._remember(self._slot_reader(place, figures_at(found[1])), line, number)
         else:
-            take, spans = found
-            self._remember(self._task_reader(place, take, figures_at(spans), line), line, number)
+            self._remember(self._task_reader(place.task, place.how, found, line), line, number)
         return False
 
     def _opener(self, place: TaskPlace) -> Callable[[str, int], Task]:
@@ -182,9 +181,13 @@ class LogReader:
 
         return task_of
 
-    def _task_reader(self, place: SlotLine, take: Take, figures: Figures, line: str) -> Reads:
+    def _task_reader(
+        self, place: TaskPlace, how: int, found: tuple[Take, Spans], line: str
+    ) -> Reads:
         """Return what takes the figures of lines of this shape for their task."""
-        reading, task_of, how = self.reading, self._opener(place.task), place.how
+        reading, task_of, take, figures = (
+            self.reading, self._opener(place), found[0], figures_at(found[1])
+        )  # fmt: skip
         clock = clock_place(line)
 
         def taken(line: str, number: int) -> None:
@@ -422,8 +425,8 @@ class LogReader:
 
     def _bracket_reader(self, places: Places, line: str) -> Reads:
         """Return what reads lines `INFO [ f] text | k=v k=v` of this shape."""
-        named, words, place = places.named, places.text(line), places.task(line)
-        take, names = structured_lines.task_line(words)
+        place, words, stamp = places.task(line), places.text(line), places.number(line, "timestamp")
+        reading, assembly, named = self.reading, self.assembly, places.named
 
         def bracket(line: str, number: int) -> None:
             values = places.values_of(line)
@@ -431,17 +434,20 @@ class LogReader:
 
         if place is None:
             return bracket
-        reading, assembly, task_of = self.reading, self.assembly, self._opener(place)
+        if stamp:
+            structured_lines.era(reading, int(line[stamp]))
+        if found := structured_lines.printed(line, places.begin):
+            return self._task_reader(place, slot_lines.TAKEN, found, line)
+        take, names = structured_lines.task_line(words)
+        task_of, wanted = self._opener(place), places.only(names)
         if take is None:
             silent = "error" not in places.values and error_lines.find_trouble(words) is None
             return task_of if silent else bracket
-        stamp, wanted = places.number(line, "timestamp"), places.only(names)
 
         def of_task(line: str, number: int) -> None:
             if stamp and reading.engine is None:
                 structured_lines.era(reading, int(line[stamp]))
-            task = task_of(line, number)
-            event = take(assembly, line[named], task, places.text(line), wanted.values_of(line))
+            event = take(assembly, line[named], task_of(line, number), wanted.values_of(line))
             if event:
                 reading.saw(event, number, line)
 
@@ -473,8 +479,7 @@ class LogReader:
             self._keep(start_lines.speculation, text, line)
             reading.saw(event, number, line)
             return False
-        if (vllm := vllm_lines.reader_of(reading, text)) is not None:
-            self._take(vllm, text, line, number)
+        if vllm_lines.seen(reading, text) and self._row(vllm_lines.ROW, text, line, number):
             if error_lines.find_trouble(text) is None:
                 return False
             del self._known[self._shape]
@@ -570,7 +575,7 @@ _STARTERS = frozenset({"load_tensors", "llm_load_tensors"})
 
 
 def read_log(chunks: Iterable[bytes], on_task: Callable[[Task], None] | None = None) -> LogReading:
-    """Read a log from chunks of bytes (about a MiB each is fast).
+    """Read a log from chunks of bytes (some 64 KiB each is fast).
 
     `on_task` sees each task as it is finished, those too that are not kept. Raises
     `UserError` for content that is no log text.

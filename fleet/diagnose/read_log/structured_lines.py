@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Container, Mapping
 
     from fleet.diagnose.read_log.log_reading import LogReading, Task
-    from fleet.diagnose.read_log.rows import Row
+    from fleet.diagnose.read_log.rows import Spans, Take
     from fleet.diagnose.read_log.task_assembly import TaskAssembly
 
-    TakeTask = Callable[[TaskAssembly, str, Task, str, Mapping[str, Any]], str | None]
+    TakeTask = Callable[[TaskAssembly, str, Task, Mapping[str, Any]], str | None]
 
 Values = dict[str, Any]
 LEVELS = frozenset({"INFO", "WARN", "ERR", "ERROR", "VERB", "VERBOSE", "DBG", "DEBUG"})
@@ -122,8 +122,11 @@ def read_structured(
         return None
     if task is None:
         return _no_task(reading, text, values)
+    if (found := printed(text, 0)) is not None:
+        take_figures, spans = found
+        return take_figures(reading, task, *(text[slice(*span)] for span in spans))
     take, _ = task_line(text)
-    return take(assembly, source, task, text, values) if take else None
+    return take(assembly, source, task, values) if take else None
 
 
 def era(reading: LogReading, stamp: object) -> None:
@@ -156,23 +159,19 @@ def _no_task(reading: LogReading, text: str, values: Mapping[str, Any]) -> str |
     return None
 
 
-def _begun(
-    assembly: TaskAssembly, source: str, task: Task, _text: str, _values: Mapping[str, Any]
-) -> None:
+def _begun(assembly: TaskAssembly, source: str, task: Task, _values: Mapping[str, Any]) -> None:
     task.launched = True
     assembly.turn_to(source, task)
 
 
-def _reuse(
-    assembly: TaskAssembly, _source: str, task: Task, _text: str, values: Mapping[str, Any]
-) -> None:
+def _reuse(assembly: TaskAssembly, _source: str, task: Task, values: Mapping[str, Any]) -> None:
     position = values.get("p0", values.get("n_past"))
     if isinstance(position, int):
         slot_lines.mark_reuse(assembly.reading, task, position)
 
 
 def _released(
-    assembly: TaskAssembly, _source: str, task: Task, _text: str, values: Mapping[str, Any]
+    assembly: TaskAssembly, _source: str, task: Task, values: Mapping[str, Any]
 ) -> str | None:
     past, kept = values.get("n_past"), values.get("n_cache_tokens")
     if isinstance(past, int):
@@ -187,17 +186,11 @@ def _released(
     return "truncated" if task.truncated else None
 
 
-def _shifted(
-    assembly: TaskAssembly, _source: str, task: Task, _text: str, values: Mapping[str, Any]
-) -> str:
+def _shifted(assembly: TaskAssembly, _source: str, task: Task, values: Mapping[str, Any]) -> str:
     if isinstance(values.get("n_ctx"), int):
         assembly.reading.n_ctx = values["n_ctx"]
     task.shifted = True
     return "context-shift"
-
-
-def _printed(row: Row) -> TakeTask:
-    return lambda assembly, _source, task, text, _values: row.read(text, assembly.reading, task)
 
 
 POSITION = ("p0", "n_past")
@@ -207,10 +200,14 @@ TASK_LINES: tuple[tuple[str, TakeTask, tuple[str, ...]], ...] = (
     ("updated prompt", _reuse, POSITION),
     ("slot released", _released, ("n_past", "n_cache_tokens", "n_ctx", "truncated")),
     ("context shift", _shifted, ("n_ctx",)),
-    ("prompt eval time", _printed(slot_lines.PROMPT_TIME), ()),
-    ("eval time", _printed(slot_lines.EVAL_TIME), ()),
-    ("draft acceptance", _printed(slot_lines.DRAFT), ()),
 )  # what a line of a task says, what takes it, and the values that it wants
+
+
+def printed(line: str, begin: int) -> tuple[Take, Spans] | None:
+    """Return what takes the figures of a text that other builds print as a slot's, and where."""
+    words = line[begin:].lstrip()
+    row = slot_lines.UNSTAMPED.get(words[:8])
+    return row.find(line, begin) if row else None
 
 
 def task_line(text: str) -> tuple[TakeTask | None, tuple[str, ...]]:

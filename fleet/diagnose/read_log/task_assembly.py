@@ -8,7 +8,6 @@ its last lines late.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from fleet.diagnose.read_log.log_reading import KEPT_ENDS, KEPT_WHOLE, SHOWN, LogReading, Task
@@ -25,7 +24,6 @@ LAST = {
     "processed": "processed_tokens", "cached": "cached_tokens", "gen": "gen_tokens",
     "draft_rate": "draft_acceptance",
 }  # fmt: skip
-_FIGURES = attrgetter(*TOTALS)
 
 
 @dataclass(slots=True)
@@ -41,6 +39,7 @@ class TaskAssembly:
     currents: dict[str, Task] = field(default_factory=dict)  # ... by the server
     held: dict[Key, int] = field(default_factory=dict)  # tokens in the slot after a release
     on_task: Callable[[Task], None] | None = None
+    sums: list[float] = field(default_factory=lambda: [0] * len(TOTALS))
 
     def of(self, key: Key, number: int, line: int, text: str) -> Task:
         """Return the task that a slot line speaks of; -1 is a choice for the next task."""
@@ -115,6 +114,8 @@ class TaskAssembly:
             if task.lcp is not None or task.processed is not None:
                 self.close(task, key)
         self.chosen.clear()
+        if self.reading.task_count:
+            self.reading.totals.update(zip(TOTALS, self.sums, strict=True))
 
     def _close_all(self) -> None:
         for key, task in list(self.tasks.items()):
@@ -142,12 +143,25 @@ class TaskAssembly:
             reading.first_tasks.append(task)
         else:
             reading.last_tasks.append(task)
-        totals = reading.totals
-        for name, value in zip(TOTALS, _FIGURES(task), strict=True):
-            if value is not None:
-                totals[name] = totals.get(name, 0) + value
+        self._sum(task)
         if self.on_task is not None:
             self.on_task(task)
+
+    def _sum(self, task: Task) -> None:
+        """Add to the totals; one name after the other, since a loop takes four times as long."""
+        sums = self.sums
+        if task.prompt is not None:
+            sums[0] += task.prompt
+        if task.processed is not None:
+            sums[1] += task.processed
+        if task.cached is not None:
+            sums[2] += task.cached
+        if task.gen is not None:
+            sums[3] += task.gen
+        if task.pp_ms is not None:
+            sums[4] += task.pp_ms
+        if task.tg_ms is not None:
+            sums[5] += task.tg_ms
 
     def drop_middle(self) -> None:
         """Keep only the first and last thousand of a log with more than ten thousand."""

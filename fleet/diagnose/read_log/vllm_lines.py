@@ -5,29 +5,31 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from fleet.diagnose.read_log.rows import row
+
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from fleet.diagnose.read_log.log_reading import LogReading, Vllm
 
-    Reader = Callable[[LogReading, str], str | None]
 
-_LABELLED = re.compile(r"([A-Z][A-Za-z ]*|prefix cache hit rate): (?:GPU: )?(\d+\.?\d*)")
-_PREEMPTED = re.compile(r"(?:Preemptions: |cumulative_preemption=)(\d+)")
-_RATE = re.compile(r"[Dd]raft acceptance rate: (\d+\.?\d*)(%?)")
-_ACCEPTED = re.compile(r"(?:Accepted|accepted tokens): (\d+)")
-_DRAFTED = re.compile(r"(?:Drafted|draft tokens): (\d+)")
-_MEAN = re.compile(r"Mean acceptance length: (\d+\.?\d*)")
-_BLOCK = re.compile(r"Setting attention block size to (\d+) tokens")
-_AVAILABLE = re.compile(
-    r"(?:Available KV cache memory|available KV cache memory)(?: \(|: )(\d+\.?\d*) GiB"
+def _told(*words: str) -> str:
+    """Return the pattern of figures behind `words:` anywhere in the line, each or none."""
+    return "".join(rf"(?=(?:.*?(?:{word}): (?:GPU: )?(\d+\.?\d*))?)" for word in words)
+
+
+_STATS = r"(?=.*Avg prompt throughput: \d)(?=.*Avg generation throughput: \d)" + _told(
+    "Avg prompt throughput", "Avg generation throughput", "Running", "Waiting|Pending",
+    "(?<!CPU )KV cache usage", "[Pp]refix cache hit rate", "Preemptions",
+)  # fmt: skip
+_SPEC = r"(?=.*?[Dd]raft acceptance rate: (\d+\.?\d*)(%?))" + _told(
+    "Accepted|accepted tokens", "Drafted|draft tokens", "Mean acceptance length"
 )
-_NEEDED = re.compile(
+_NEEDED = (
     r"max seq len \((\d+)\)(?:, (?:\()?(\d+\.?\d*) GiB KV cache is needed)?.*?"
     r"available KV cache memory \((\d+\.?\d*) GiB\)"
+    r"(?=(?:.*?estimated maximum model length is (\d+))?)"
 )
-_SUGGESTED = re.compile(r"estimated maximum model length is (\d+)")
-_OLD_NEEDED = re.compile(r"max seq len \((\d+)\) is larger than the maximum number of tokens")
 _VERSION = re.compile(r"(?:vLLM API server version|LLM engine \(v)\s*v?([\w.+]+)")
 _METRIC = re.compile(
     r"^(vllm:[\w:]+?)(?:_total)?(?:\{(.*)\})?\s+([-+]?\d+\.?\d*(?:[eE][-+]?\d{1,3})?|NaN)\s*$"
@@ -51,13 +53,13 @@ def is_vllm(line: str) -> bool:
     return ".py:" in line and _CALLER.search(line) is not None
 
 
-def reader_of(reading: LogReading, line: str) -> Reader | None:
-    """Return what reads a line of vLLM, None when it is none of vLLM's or says nothing."""
+def seen(reading: LogReading, line: str) -> bool:
+    """Note a line of vLLM's own; False for any other."""
     if not is_vllm(line):
-        return None
+        return False
     reading.vllm.seen = True
     _era(reading, line)
-    return next((read for literal, read in READERS if literal in line), None)
+    return True
 
 
 LARGEST_BLOCK = 256  # that a model without recurrent state is given
@@ -73,126 +75,115 @@ def _era(reading: LogReading, line: str) -> None:
         reading.build = found[1]
 
 
-def _stats(reading: LogReading, line: str) -> str | None:
-    facts, told = reading.vllm, dict(_LABELLED.findall(line))
-    try:
-        interval = {
-            "pp": float(told["Avg prompt throughput"]),
-            "tg": float(told["Avg generation throughput"]),
-        }
-    except KeyError:
-        return None
-    facts.pp_tps, facts.tg_tps = interval["pp"], interval["tg"]
+def _stats(  # noqa: PLR0913, PLR0917 - as they are printed
+    reading: LogReading,
+    prompt: str,
+    generation: str,
+    running: str,
+    waiting: str,
+    usage: str,
+    hits: str,
+    preempted: str,
+) -> str:
+    facts = reading.vllm
+    facts.pp_tps, facts.tg_tps = float(prompt), float(generation)
+    interval = {"pp": facts.pp_tps, "tg": facts.tg_tps}
     reading.marks.add("started")
-    if "Running" in told:
-        facts.running = int(float(told["Running"]))
-    if waiting := told.get("Waiting", told.get("Pending")):
+    if running:
+        facts.running = int(float(running))
+    if waiting:
         facts.waiting = int(float(waiting))
-    usage = [told[name] for name in told if name.endswith("KV cache usage") and name[:3] != "CPU"]
     if usage:
-        facts.kv_usage = interval["kv"] = round(float(usage[0]) / 100, 6)
+        facts.kv_usage = interval["kv"] = round(float(usage) / 100, 6)
         facts.peak_kv_usage = max(facts.peak_kv_usage, facts.kv_usage)
     facts.intervals.append(interval)
-    _take_hit(facts, told)
-    preempted = int(float(told.get("Preemptions", 0)))
-    if "Preemptions" in told:
-        facts.preemptions = max(facts.preemptions or 0, preempted)
-    return "vllm-preemption" if facts.preemptions and preempted else "vllm-stats"
+    if hits:
+        _hit(reading, hits)
+    if preempted:
+        facts.preemptions = max(facts.preemptions or 0, int(float(preempted)))
+    return "vllm-preemption" if preempted and float(preempted) else "vllm-stats"
 
 
-def _hit(reading: LogReading, line: str) -> str | None:
-    return _take_hit(reading.vllm, dict(_LABELLED.findall(line)))
-
-
-def _take_hit(facts: Vllm, told: Mapping[str, str]) -> str | None:
-    rate = told.get("Prefix cache hit rate", told.get("prefix cache hit rate"))
-    if rate is None:
-        return None
+def _hit(reading: LogReading, rate: str) -> str:
+    facts = reading.vllm
     facts.prefix_hit_rate = round(float(rate) / 100, 6)
     if facts.intervals:
         facts.intervals[-1]["hit"] = facts.prefix_hit_rate
     return "vllm-hit"
 
 
-def _spec(reading: LogReading, line: str) -> str | None:
+def _spec(
+    reading: LogReading, told: str, percent: str, accepted: str, drafted: str, mean: str
+) -> str:
     facts = reading.vllm
-    found = _RATE.search(line)
-    if found is None:
-        return None
-    rate = float(found[1]) / (100 if found[2] else 1)
+    rate = float(told) / (100 if percent else 1)
     facts.draft_acceptance = round(rate, 6)
     worst = facts.lowest_acceptance
     facts.lowest_acceptance = rate if worst is None else min(worst, rate)
     if facts.intervals:
         facts.intervals[-1]["acc"] = facts.draft_acceptance
-    accepted, drafted, mean = _ACCEPTED.search(line), _DRAFTED.search(line), _MEAN.search(line)
     if accepted and drafted:
-        facts.draft_accepted, facts.draft_generated = int(accepted[1]), int(drafted[1])
+        facts.draft_accepted, facts.draft_generated = int(accepted), int(drafted)
         reading.draft_accepted += facts.draft_accepted
         reading.draft_generated += facts.draft_generated
-    facts.mean_len = float(mean[1]) if mean else None
+    facts.mean_len = float(mean) if mean else None
     return "vllm-spec"
 
 
-def _block(reading: LogReading, line: str) -> str | None:
-    facts = reading.vllm
-    found = _BLOCK.search(line)
-    if found is None:
-        return None
-    facts.attention_block_size = int(found[1])
+def _block(reading: LogReading, tokens: str) -> str:
+    reading.vllm.attention_block_size = int(tokens)
     return "vllm-block"
 
 
-def _memory(reading: LogReading, line: str) -> str | None:
+def _needed(reading: LogReading, length: str, needed: str, available: str, suggested: str) -> str:
     facts = reading.vllm
-    if found := _NEEDED.search(line):
-        facts.max_model_len = int(found[1])
-        facts.kv_needed_gib = float(found[2]) if found[2] else facts.kv_needed_gib
-        facts.kv_available_gib = float(found[3])
-    if found := _OLD_NEEDED.search(line):
-        facts.max_model_len = int(found[1])
-    if found := _SUGGESTED.search(line):
-        facts.suggested_max_model_len = int(found[1])
+    facts.max_model_len = int(length)
+    facts.kv_needed_gib = float(needed) if needed else facts.kv_needed_gib
+    facts.kv_available_gib = float(available)
+    if suggested:
+        facts.suggested_max_model_len = int(suggested)
     return "vllm-kv-small"
 
 
-def _available(reading: LogReading, line: str) -> str | None:
-    facts = reading.vllm
-    if found := _AVAILABLE.search(line):
-        facts.kv_available_gib = float(found[1])
-    return None
+def _too_long(reading: LogReading, length: str) -> str:
+    reading.vllm.max_model_len = int(length)
+    return "vllm-kv-small"
 
 
-def _preempted(reading: LogReading, line: str) -> str | None:
+def _suggested(reading: LogReading, length: str) -> str:
+    reading.vllm.suggested_max_model_len = int(length)
+    return "vllm-kv-small"
+
+
+def _available(reading: LogReading, gib: str) -> None:
+    reading.vllm.kv_available_gib = float(gib)
+
+
+def _preempted(reading: LogReading, so_often: str = "") -> str:
     facts = reading.vllm
-    found = _PREEMPTED.search(line)
-    facts.preemptions = int(found[1]) if found else (facts.preemptions or 0) + 1
+    facts.preemptions = int(so_often) if so_often else (facts.preemptions or 0) + 1
     return "vllm-preemption"
 
 
-def _cache_off(_reading: LogReading, _line: str) -> str:
-    return "cache-off"
+def _event(name: str) -> Callable[..., str]:
+    return lambda *_: name
 
 
-def _event(name: str) -> Reader:
-    return lambda _reading, _line: name
-
-
-READERS: tuple[tuple[str, Reader], ...] = (
-    ("Avg prompt throughput", _stats),
-    ("SpecDecoding metrics", _spec),
-    ("Speculative metrics", _spec),
-    ("refix cache hit rate", _hit),
-    ("Setting attention block size", _block),
-    ("larger than the available KV cache memory", _memory),
-    ("larger than the maximum number of tokens", _memory),
-    ("No available memory for the cache blocks", _memory),
-    ("vailable KV cache memory", _available),
-    ("is preempted by", _preempted),
-    ("Preempting request", _preempted),
-    ("less than desired GPU memory utilization", _event("vllm-kv-small")),
-    ("enable_prefix_caching=False", _cache_off),
-    ("CUDA out of memory", _event("")),
+_SMALL = _event("vllm-kv-small")
+ROW = row(
+    (_STATS, _stats),
+    (_SPEC, _spec),
+    (r"refix cache hit rate: (?:GPU: )?(\d+\.?\d*)", _hit),
+    (r"Setting attention block size to (\d+) tokens", _block),
+    (_NEEDED, _needed),
+    (r"max seq len \((\d+)\) is larger than the maximum number of tokens", _too_long),
+    (r"estimated maximum model length is (\d+)", _suggested),
+    ("larger than the available KV cache memory|larger than the maximum number of tokens", _SMALL),
+    ("No available memory for the cache blocks", _SMALL),
+    (r"[Aa]vailable KV cache memory(?: \(|: )(\d+\.?\d*) GiB", _available),
+    (r"(?:is preempted by|Preempting request)(?=(?:.*cumulative_preemption=(\d+))?)", _preempted),
+    ("less than desired GPU memory utilization", _SMALL),
+    ("enable_prefix_caching=False", _event("cache-off")),
 )
 
 
