@@ -11,7 +11,8 @@ asks follow from the same seed and results, so a study is resumed by telling it 
    candidate and the default, A B B A; the candidate changes when they make another one the
    best.
 4. At the end the best confirmed cell is accepted when by all runs the lower 99% bound of its
-   ratio to the default exceeds the margin. Else the default stays.
+   ratio to the default exceeds the margin, and a doubt that is the larger the fewer runs of
+   the two there are. Else the default stays.
 """
 
 from __future__ import annotations
@@ -295,20 +296,21 @@ class Search:
         confirmed = self._pairs(best) > 0 or best == explored
         if after < (self._costs()["same"] if confirmed else self._pair_cost() / 2):
             return False
-        ratio = self._gap(best)
-        now, _ = self._expects(ratio, left)
-        then, proven = self._expects(ratio, after)
+        now, _ = self._expects(best, left)
+        then, proven = self._expects(best, after)
         return self._promise * proven > now - then
 
-    def _expects(self, ratio: Ratio, left: float) -> tuple[float, float]:
+    def _expects(self, cell: Cell, left: float) -> tuple[float, float]:
         """Return what a cell is expected to gain when pairs of it take all `left`, and how likely.
 
         A gain that is not proven then counts for nothing.
         """
+        ratio = self._gap(cell)
         pairs = max(left / self._pair_cost(), 1e-6)
         later = 1 / math.sqrt(ratio.deviation**-2 + pairs / (2 * self.model.noise**2))
         moves = math.sqrt(max(ratio.deviation**2 - later**2, 1e-12))
-        z = np.array([(ratio.log_ratio - self.margin - SURE * later) / moves])
+        needed = self.margin + self._doubt(cell, pairs) + SURE * later
+        z = np.array([(ratio.log_ratio - needed) / moves])
         proven = float(_normal_cdf(z)[0])
         return ratio.log_ratio * proven + moves * float(_normal_density(z)[0]), proven
 
@@ -332,7 +334,12 @@ class Search:
 
     def _is_proven(self, cell: Cell) -> bool:
         ratio = self._gap(cell)
-        return ratio.log_ratio - SURE * ratio.deviation > self.margin
+        return ratio.log_ratio - SURE * ratio.deviation > self.margin + self._doubt(cell)
+
+    def _doubt(self, cell: Cell, pairs: float = 0.0) -> float:
+        """Return what the noise, itself known from few runs, may feign; less with `pairs` more."""
+        default, candidate = (self._good[self._order[each]] for each in (self.space.default, cell))
+        return self.model.noise * float(1 / (default + pairs) + 1 / (candidate + pairs))
 
     def _gap(self, cell: Cell) -> Ratio:
         """Log ratio of `cell` to the default by all runs, as the middle particle has it.

@@ -2,14 +2,16 @@
 """Replay the tuner and what people use instead over measured surfaces, with noise added.
 
     python tests/benchmarks/tune_replay.py FOLDER [--studies 200] [--noise quiet,typical,noisy]
-        [--budgets 24,48,96] [--tuners fleet,tpe1,...] [--grids] [--flat] [--out FILE]
+        [--budgets 24,48,96] [--tuners fleet,tpe1,...] [--grids] [--flat | --at-best]
+        [--out FILE]
 
 FOLDER holds CSV files with one row a measured cell (`tps_mean`, `test`, settings). A run
 costs 1, plus 0.25 when a setting changes, or 1 more when a dear one does. For each tuner,
 noise and budget: mean regret to the best cell, its 90th percentile, the share of results
 more than 1% worse than the default, claimed minus true gain, the share that adopted another
-cell although it is less than 1% better. `--flat` keeps only surfaces and defaults where
-nothing is to be gained; `--grids` takes made-up surfaces of about a thousand cells instead.
+cell although it is less than 1% better. Where nothing is to be gained every change is useless:
+`--flat` keeps only the surfaces with all cells within 1%, `--at-best` draws only defaults
+within 1% of the best cell. `--grids` takes made-up surfaces of about a thousand cells instead.
 Each study is one line of FILE, written when it ends: the same command goes on where it was
 stopped, and prints the table of all that FILE holds.
 """
@@ -47,6 +49,7 @@ OF_THE_SCENARIO = ("model", "table", "column", "PP", "dim")
 DEAR = {"backend", "toolbox", "ngl", "n_batch", "kv", "load"}
 LEAST_CELLS = 10
 SLACK = 1.05
+WORTH = 1.01  # a smaller gain is none
 
 
 @dataclass(frozen=True)
@@ -259,11 +262,14 @@ class Result:
     useless: bool
 
 
-def study_of(surface: Surface, tuner: Tuner, noise: Noise, budget: float, seed: int) -> Result:
-    """Run one study from a default drawn by `seed` and judge it."""
+def study_of(
+    surface: Surface, tuner: Tuner, noise: Noise, budget: float, seed: int, *, at_best: bool
+) -> Result:
+    """Run one study from a default drawn by `seed`, one of the best if so, and judge it."""
     rng = random.Random(seed)
     good = sorted((value, str(key), key) for key, value in surface.truth.items() if value)
-    default = rng.choice(good)[2]
+    drawn = [each for each in good if each[0] > good[-1][0] / WORTH] if at_best else good
+    default = rng.choice(drawn)[2]
     dear = frozenset(name for name in surface.params if name in DEAR and rng.random() < 0.5)
     machine = Machine(
         surface=surface, noise=noise, budget=budget, dear=dear, rng=random.Random(seed + 1)
@@ -275,7 +281,7 @@ def study_of(surface: Surface, tuner: Tuner, noise: Noise, budget: float, seed: 
         regret=100 * (1 - truth / good[-1][0]),
         worse=truth < 0.99 * base,
         bragging=100 * (claimed - (truth / base - 1)),
-        useless=chosen != default and truth < 1.01 * base,
+        useless=chosen != default and truth < WORTH * base,
     )
 
 
@@ -403,13 +409,17 @@ class Ledger:
         )
 
 
-def run_studies(ledger: Ledger, row: Row, studies: int, surfaces: Sequence[Surface]) -> None:
+def run_studies(
+    ledger: Ledger, row: Row, studies: int, surfaces: Sequence[Surface], *, at_best: bool
+) -> None:
     """Run those of the first `studies` of a row that the ledger lacks."""
     noise, budget, tuner = row
     for number in range(studies):
         if number not in ledger.rows[row]:
             surface = surfaces[number % len(surfaces)]
-            result = study_of(surface, TUNERS[tuner], NOISE[noise], budget, seed=7919 * number)
+            result = study_of(
+                surface, TUNERS[tuner], NOISE[noise], budget, seed=7919 * number, at_best=at_best
+            )
             ledger.add(row, number, result)
 
 
@@ -425,6 +435,7 @@ def main() -> None:
     parser.add_argument("--tuners", default=",".join(TUNERS))
     parser.add_argument("--grids", action="store_true")
     parser.add_argument("--flat", action="store_true")
+    parser.add_argument("--at-best", action="store_true")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     surfaces = [made_up(seed) for seed in range(30)] if asked.grids else read_surfaces(asked.folder)
@@ -439,13 +450,13 @@ def main() -> None:
         for budget in map(float, asked.budgets.split(",")):
             for tuner in asked.tuners.split(","):
                 row = (noise, budget, tuner)
-                run_studies(ledger, row, asked.studies, surfaces)
+                run_studies(ledger, row, asked.studies, surfaces, at_best=asked.at_best)
                 print(ledger.told(row), flush=True)
 
 
 def _is_flat(surface: Surface) -> bool:
     values = [value for value in surface.truth.values() if value]
-    return max(values) < 1.01 * min(values)
+    return max(values) < WORTH * min(values)
 
 
 if __name__ == "__main__":

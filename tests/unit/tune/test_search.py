@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fleet.tune.run_study import Outcome, Study, run_study
-from fleet.tune.search import Search
+from fleet.tune.search import Proposal, Search
 from fleet.tune.search_space import SearchSpace, Settings, Value, make_space
 
 pytestmark = pytest.mark.pure
@@ -66,6 +66,29 @@ def test_a_flat_surface_keeps_the_default() -> None:
     adopted = sum(study(Machine(s, flat=True), seed=s).search.verdict().accepted for s in range(24))
 
     assert adopted <= 3
+
+
+def test_a_gain_of_two_noisy_runs_each_is_doubted_one_of_five_is_kept() -> None:
+    few = told([0.0, -0.02], [0.10, 0.09])
+    more = told([0.0, 0.0, -0.01, 0.01, 0.0], [0.09, 0.10, 0.09, 0.10, 0.09])
+
+    assert few.verdict().ratio is not None
+    assert few.verdict().ratio.log_ratio > 0.08
+    assert not few.verdict().accepted
+    assert more.verdict().accepted
+
+
+def told(defaults: list[float], candidates: list[float]) -> Search:
+    """Return a search that ran ten alike cells, two of them again in pairs; log values."""
+    search = Search(make_space({"x": list("abcdefghij")}, {"x": "a"}))
+    others = [0.03, -0.05, 0.06, 0.01, -0.02, 0.04, 0.05, 0.02]
+    singly = [(0, defaults[0]), *enumerate(others, 2), (1, candidates[0])]
+    pairs = zip(defaults[1:], candidates[1:], strict=True)
+    again = [run for ours, theirs in pairs for run in ((0, ours), (1, theirs))]
+    for number, (cell, value) in enumerate([*singly, *again]):
+        purpose = "explore" if number < len(singly) else "confirm"
+        search.tell(Proposal(cell=(cell,), purpose=purpose), 100 * math.exp(value), 1.0)
+    return search
 
 
 def test_smaller_is_better_when_minimising() -> None:
