@@ -19,17 +19,13 @@ _CAP_FOLLOWS_YARN = (10434, 10809)
 _STRETCHES = ("rope_scaling", "rope_scale", "rope_freq_scale", "rope_freq_base", "yarn_orig_ctx")
 
 
-def planned_slot_context(settings: Settings, trained: int | None = None) -> int | None:
-    """Return the tokens that one slot may hold, None when no context is asked for.
-
-    `trained` is the cap, see `longest_context`.
-    """
+def planned_slot_context(settings: Settings) -> int | None:
+    """Return the tokens that one slot may hold, None when no context is asked for."""
     if "ctx_size" not in settings:
         return None
     whole, slots = int(settings["ctx_size"]), int(settings.get("parallel", 1))
     unified = bool(settings.get("kv_unified", False))
-    slot = padded(whole) if unified else padded(padded(whole) // slots)
-    return min(slot, trained) if trained else slot
+    return padded(whole) if unified else padded(padded(whole) // slots)
 
 
 def longest_context(settings: Settings, trained: int | None, build: BuildFacts) -> int | None:

@@ -55,8 +55,6 @@ class MapOf:
 
     def read(self, node: Node, path: str, reading: Reading) -> dict[str, Any]:
         """Return the mapping in the order written."""
-        if not isinstance(node, MappingNode):
-            raise Mistake(f"is {shape(node)}, keys and values are wanted")
         return {
             key: child(self.of, value, f"{path}.{key}", reading)
             for key, _, value in pairs(node, path, reading)
@@ -75,10 +73,8 @@ class Settings:
 
     def read(self, node: Node, path: str, reading: Reading) -> dict[str, SettingValue]:
         """Return the values, checked by the settings table."""
-        if not isinstance(node, MappingNode):
-            raise Mistake(f"is {shape(node)}, settings are wanted")
         values: dict[str, SettingValue] = {}
-        for key, key_node, value in pairs(node, path, reading):
+        for key, key_node, value in pairs(node, path, reading, wanted="settings"):
             try:
                 scalar = _setting(key, value)
             except Mistake as mistake:
@@ -106,13 +102,11 @@ class Record:
 
     def read(self, node: Node, path: str, reading: Reading) -> Any:  # noqa: ANN401 - what `make` makes
         """Return what `make` makes of the values, None when any was wrong."""
-        if not isinstance(node, MappingNode):
-            raise Mistake(f"is {shape(node)}, keys and values are wanted")
         before = len(reading.problems)
         values = self.read_values(node, path, reading)
         return None if len(reading.problems) > before else self.make(**values)
 
-    def read_values(self, node: MappingNode, path: str, reading: Reading) -> dict[str, Any]:
+    def read_values(self, node: Node, path: str, reading: Reading) -> dict[str, Any]:
         """Return the values of the keys that were written; problems are noted."""
         prefix = f"{path}." if path else ""
         values: dict[str, Any] = {}
@@ -142,8 +136,15 @@ class Record:
         }
 
 
-def pairs(node: MappingNode, path: str, reading: Reading) -> Iterator[tuple[str, Node, Node]]:
-    """Yield key, the key's node and the value's node; a repeated key is a problem."""
+def pairs(
+    node: Node, path: str, reading: Reading, *, wanted: str = "keys and values"
+) -> Iterator[tuple[str, Node, Node]]:
+    """Yield key, the key's node and the value's node; a repeated key is a problem.
+
+    Raises `Mistake` for what is no mapping.
+    """
+    if not isinstance(node, MappingNode):
+        raise Mistake(f"is {shape(node)}, {wanted} are wanted")
     seen: dict[str, int] = {}
     for key_node, value in node.value:
         if not isinstance(key_node, ScalarNode):
@@ -170,11 +171,8 @@ def child(of: FieldType, node: Node, path: str, reading: Reading) -> Any:  # noq
 
 def _setting_schema(row: SettingRow) -> JsonSchema:
     """Return the schema of one row; null and `default` leave the setting to the engine."""
-    number = {
-        key: bound
-        for key, bound in (("minimum", row.minimum), ("maximum", row.maximum))
-        if bound is not None
-    }
+    bounds = {"minimum": row.minimum, "maximum": row.maximum}
+    number = {key: bound for key, bound in bounds.items() if bound is not None}
     words: list[JsonSchema] = [{"enum": [None, "default"]}]
     values: dict[str, list[JsonSchema]] = {
         "int": [{"type": "integer", **number}],

@@ -6,7 +6,7 @@ these tables; a new key is a row here and a field of the dataclass in `kinds.py`
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from fleet.profiles import kinds
 from fleet.profiles.container_fields import Items, MapOf, Record, Settings
@@ -53,7 +53,7 @@ _GPU = Record(
     {
         "name": _must(_TEXT, "the model of the accelerator"),
         "count": _row(Integer(1, 64), "how many of them, default 1"),
-        "backend": _row(Choice(("cuda", "vulkan", "rocm")), "what drives it, default `cuda`"),
+        "backend": _row(Choice(get_args(kinds.Backend)), "what drives it, default `cuda`"),
         "memory": _row(SIZE, "memory of one"),
         "bandwidth": _row(RATE, "memory bandwidth of one"),
         "arch": _row(_TEXT, "architecture as its compiler names it: `86`, `121`, `gfx1103`"),
@@ -107,7 +107,7 @@ _MODEL = {
 }
 
 _ENGINE = {
-    "engine": _must(Choice(("llama.cpp", "ik_llama.cpp", "vllm", "embedded")), "which engine"),
+    "engine": _must(Choice(get_args(kinds.EngineName)), "which engine"),
     "image": _row(_TEXT, "container image; built from `containerfile` when that is named too"),
     "containerfile": _row(Text(r"[\w.-]+", "a template's name"), "template that builds the image"),
     "build_args": _row(MapOf(_TEXT), "arguments of that template"),
@@ -169,10 +169,8 @@ _DEPLOYMENT = {
     "container_engine": _row(NAME_TEXT, "engine profile in containers, instead of `engine`"),
     "workload": _row(NAME_TEXT, "workload profile to tune and bench for"),
     "hosts": _row(Items(HostEntry()), "hosts over SSH; absent means this machine"),
-    "topology": _row(
-        Choice(("single", "replicas", "rpc", "tensor-parallel")), "how hosts share the work"
-    ),
-    "runtime": _row(Choice(("embedded", "podman", "ansible")), "where servers run"),
+    "topology": _row(Choice(get_args(kinds.Topology)), "how hosts share the work"),
+    "runtime": _row(Choice(get_args(kinds.RuntimeName)), "where servers run"),
     "settings": _row(Settings("deployment"), "settings of this deployment"),
     "pinned": _row(Settings("pinned"), "settings that no tuned profile changes"),
     "shared_prefix": _row(_SHARED_PREFIX, "what requests share; primed into every slot"),

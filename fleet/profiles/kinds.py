@@ -23,6 +23,8 @@ Kind = Literal["hardware", "model", "engine", "workload", "conversation", "deplo
 KINDS: tuple[Kind, ...] = get_args(Kind)
 Topology = Literal["single", "replicas", "rpc", "tensor-parallel"]
 RuntimeName = Literal["embedded", "podman", "ansible"]
+EngineName = Literal["llama.cpp", "ik_llama.cpp", "vllm", "embedded"]
+Backend = Literal["cuda", "vulkan", "rocm"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,7 +69,7 @@ class GpuProfile:
 
     name: str
     count: int = 1
-    backend: Literal["cuda", "vulkan", "rocm"] = "cuda"
+    backend: Backend = "cuda"
     memory: ByteSize | None = None
     bandwidth: Bandwidth | None = None
     arch: str | None = None
@@ -131,7 +133,7 @@ class ModelProfile(Layered):
 class EngineProfile(Layered):
     """An engine: its image or program, how to build it, which build to compile for."""
 
-    engine: Literal["llama.cpp", "ik_llama.cpp", "vllm", "embedded"]
+    engine: EngineName
     image: str | None = None
     containerfile: str | None = None  # a template of containers/, by name
     build_args: Mapping[str, str] = field(default_factory=dict)

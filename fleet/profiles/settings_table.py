@@ -1,8 +1,7 @@
 """The one table of settings: every word a profile may use, one row each, in `settings.txt`.
 
-A row says what the value may be, when it is fixed, and whether it can change what the
-model answers. How an engine build spells it is the dialects' business
-(`compiler/dialects/`). `None` or the word `default` leaves a setting to the engine.
+How an engine build spells a setting is the dialects' business (`compiler/dialects/`). `None`
+or the word `default` leaves it to the engine.
 """
 
 from __future__ import annotations
@@ -22,24 +21,18 @@ if TYPE_CHECKING:
 
 SettingScalar = str | int | float | bool | None
 SettingKind = Literal["int", "float", "bool", "choice", "choices", "text", "path", "layers", "mib"]
-Fixed = Literal["load", "context", "request", "container"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SettingRow:
-    """One setting.
+    """One setting and what its value may be.
 
-    `fixed` says what a change costs: a new load of the model, a new context (the engines
-    restart for both), nothing (sent with each request), or a new container. `lossless` is
-    False where the value can change the answers. `dangerous` ones need `allow_dangerous`.
-    `engine` names the only engine that knows it.
+    `dangerous` ones need `allow_dangerous`; `engine` names the only engine that knows it.
     """
 
     name: str
     kind: SettingKind
-    fixed: Fixed
     meaning: str
-    lossless: bool
     minimum: float | None
     maximum: float | None
     choices: tuple[str, ...]
@@ -59,23 +52,19 @@ def _rows() -> Iterator[SettingRow]:
 
 def _row(line: str, engine: Any) -> SettingRow:  # noqa: ANN401 - as below
     """Read one row; the shipped file is trusted."""
-    name, when, what, meaning = re.split(r" {2,}", line)
-    fixed: Any  # one of its words
-    kind: Any
-    fixed, *marks = when.split(" ")
+    name, what, meaning = re.split(r" {2,}", line)
+    kind: Any  # one of its words
     kind, bounds, unit = [*what.split(" "), "", ""][:3]
     low, _, high = bounds.partition("..") if ".." in bounds else ("", "", "")
     return SettingRow(
-        name=name,
+        name=name.removeprefix("!"),
         kind=kind,
-        fixed=fixed,
         meaning=meaning,
-        lossless="lossy" not in marks,
         minimum=_number(low),
         maximum=_number(high),
         choices=tuple(bounds.split(",")) if kind in {"choice", "choices"} else (),
         unit="MiB" if kind == "mib" else unit,
-        dangerous="dangerous" in marks,
+        dangerous=name.startswith("!"),
         engine=engine,
     )
 

@@ -133,7 +133,8 @@ def try_one(engine: Engine, settings: dict, model: Path, facts: ModelFacts) -> O
 
 def _planned(launch: LaunchConfig, build: BuildFacts, facts: ModelFacts) -> int | None:
     settings = dict(launch.settings)
-    return planned_slot_context(settings, longest_context(settings, facts.n_ctx_train, build))
+    slot, most = planned_slot_context(settings), longest_context(settings, facts.n_ctx_train, build)
+    return min(slot, most) if slot and most else slot
 
 
 def look(process: subprocess.Popen, launch: LaunchConfig, planned: int | None) -> str | None:

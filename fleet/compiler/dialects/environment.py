@@ -9,14 +9,11 @@ from fleet.facts.known_builds import build_facts
 
 if TYPE_CHECKING:
     from fleet.compiler.launch_config import LaunchConfig
-    from fleet.facts.build_facts import BuildFacts
 
 _LLAMA = ("llama.cpp", "embedded")
 
 
-def as_environment(
-    launch: LaunchConfig, build: BuildFacts | None = None
-) -> tuple[tuple[str, ...], dict[str, str]]:
+def as_environment(launch: LaunchConfig) -> tuple[tuple[str, ...], dict[str, str]]:
     """Return what stays an argument, and the variables.
 
     An unknown variable is ignored without a word, so only those of the build are used, and
@@ -24,7 +21,7 @@ def as_environment(
     """
     if launch.engine not in _LLAMA or launch.role != "server":
         return launch.argv, dict(launch.env)
-    facts = build or build_facts("llama.cpp", launch.build)
+    facts = build_facts("llama.cpp", launch.build)
     env, rest = dict(launch.env), []
     words = list(launch.argv)
     while words:

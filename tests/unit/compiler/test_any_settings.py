@@ -60,7 +60,7 @@ def test_variables_say_the_same_as_arguments(build: str) -> None:
     facts = build_facts("llama.cpp", build)
 
     for launch in filter(None, tries(build)):
-        rest, env = as_environment(launch, facts)
+        rest, env = as_environment(launch)
         known = {flag.env for flag in facts.flags.values() if not flag.removed}
         assert set(env) - set(dict(launch.env)) <= known
         assert len(rest) < len(launch.argv)

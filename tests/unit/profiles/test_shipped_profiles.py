@@ -16,7 +16,7 @@ from fleet.profiles.library import ProfileLibrary, ProfileSource
 from fleet.profiles.parse_profile import check_profile
 from fleet.profiles.references import broken_references
 from fleet.profiles.resolve_deployment import resolve_deployment
-from fleet.profiles.settings_table import SETTINGS, Fixed, SettingKind, SettingRow
+from fleet.profiles.settings_table import SETTINGS, SettingKind, SettingRow
 from fleet.shipped_files import shipped_folder
 
 pytestmark = pytest.mark.pure
@@ -148,7 +148,6 @@ def test_models_with_one_latent_cache_get_equal_types() -> None:
 @pytest.mark.parametrize("row", SETTINGS.values(), ids=lambda row: row.name)
 def test_each_row_of_the_settings_table_is_made_of_known_words(row: SettingRow) -> None:
     assert row.kind in get_args(SettingKind)
-    assert row.fixed in get_args(Fixed)
     assert (row.kind in {"choice", "choices"}) == bool(row.choices)
     assert (row.kind in {"int", "float", "mib", "layers"}) == (row.minimum is not None)
     assert row.minimum is None or (row.maximum is not None and row.minimum < row.maximum)
