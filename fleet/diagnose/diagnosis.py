@@ -77,7 +77,7 @@ def _finding(code: str, hit: Hit, reading: LogReading) -> Finding:
     return Finding(
         code=code,
         priority=row.letter,
-        level=row.level,  # type: ignore[arg-type]
+        level=_level(row.level, cost_s, reading),  # type: ignore[arg-type]
         message=message,
         fix=fix,
         settings=settings,
@@ -86,6 +86,17 @@ def _finding(code: str, hit: Hit, reading: LogReading) -> Finding:
         count=hit.count,
         evidence=tuple(hit.evidence),
     )
+
+
+SMALL = 0.01  # of the seconds that prompts and answers took
+LOWER = {"high": "low", "low": "info"}
+
+
+def _level(level: str, cost_s: float | None, reading: LogReading) -> str:
+    """Return a level lower for what cost next to nothing in this very log."""
+    spent_s = (reading.totals.get("pp_ms", 0.0) + reading.totals.get("tg_ms", 0.0)) / 1000
+    cheap = cost_s is not None and cost_s < SMALL * spent_s
+    return LOWER.get(level, level) if cheap else level
 
 
 SPEC_GAIN = 1.3  # what drafting brings at least where it fits (llama.cpp#22673: 1.31 to 2.01)

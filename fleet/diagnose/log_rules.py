@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fleet.diagnose.finding import Hit, hit_of
+from fleet.diagnose.read_log.log_reading import EVIDENCE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     Rule = Callable[[LogReading, TaskTally], Hit | None]
 
 FLOATS = frozenset({"f16", "bf16", "f32"})
-TAIL = 0.1
 NEAR_LIMIT = 0.9
 BIG_STATE = 0.1
 UNEQUAL = 4
@@ -119,15 +119,22 @@ def interval_too_large(reading: LogReading, tally: TaskTally) -> Hit | None:
     return hit if not points.created and not points.erased_invalidated else None
 
 
-def clustered(reading: LogReading, _tally: TaskTally) -> Hit | None:
-    """All checkpoints that were left lie in the last few percent."""
-    points = reading.checkpoints
-    if points.oldest is None or points.newest is None or points.erased_invalidated < 3:  # noqa: PLR2004
+def invalidated(reading: LogReading, tally: TaskTally) -> Hit | None:
+    """Checkpoints were thrown away, and something that the slot held was read again."""
+    hit = tally.hits.get("CHECKPOINTS_INVALIDATED")
+    if hit is None:
         return None
-    if points.oldest < (1 - TAIL) * points.newest:
-        return None
-    detail = f"all between token {points.oldest} and {points.newest}"
-    return _events(reading, "erased-invalidated", detail=detail)
+    told = _events(reading, "erased-invalidated")
+    if told.count > EVIDENCE:  # the first lines can be of requests that lost nothing
+        told.evidence = hit.evidence
+    told.cost_s = hit.cost_s
+    return told
+
+
+def clustered(_reading: LogReading, tally: TaskTally) -> Hit | None:
+    """All checkpoints that were thrown away lay in the last few percent."""
+    hit = tally.hits.get("CHECKPOINTS_CLUSTERED_AT_TAIL")
+    return hit if tally.at_tail >= 3 else None  # noqa: PLR2004
 
 
 def thrash(reading: LogReading, _tally: TaskTally) -> Hit | None:
@@ -401,7 +408,7 @@ RULES: Mapping[str, Rule] = {
         tally.hits.get("CHECKPOINT_NONE_USABLE") or event("none-usable")(reading, tally)
     ),
     "CHECKPOINT_INTERVAL_GT_PREFIX": interval_too_large,
-    "CHECKPOINTS_INVALIDATED": event("erased-invalidated"),
+    "CHECKPOINTS_INVALIDATED": invalidated,
     "CHECKPOINTS_CLUSTERED_AT_TAIL": clustered,
     "CHECKPOINT_RING_FULL": event("ring-full"),
     "CHECKPOINT_RESTORED": event("restored"),

@@ -23,6 +23,7 @@ KEPT_ALL = 0.99
 FEW_TOKENS = 32  # a template's header, no conversation
 DEFAULT_SPACING = 8192  # tokens, `-cms`
 SLOW_PP_BATCH = 512
+TAIL = 0.1  # the share of a prompt that is its tail
 SLOW_PP = 100.0
 TIMES_PERFECT = 1
 
@@ -46,6 +47,7 @@ class TaskTally:
     plain_tg: list[float] = field(default_factory=lambda: [0.0, 0.0])
     before: Task | None = None
     perfect: int = 0
+    at_tail: int = 0  # checkpoints thrown away that all lay near the end of their prompt
 
     def add(self, task: Task) -> None:
         """Judge one finished task."""
@@ -55,13 +57,15 @@ class TaskTally:
         similar = lcp / prompt if prompt and lcp is not None else task.sim
         kept = _kept(task)
         self._count(task)
-        self._reuse(task, reused)
+        self._reuse(task, reused, ms)
         if kept is None or kept < KEPT_ALL or task.mismatch:
             self._diverges(task, similar, reused, kept, ms)
         if task.selected_by == "timings":
             self._sequence(task)
         if task.forced:
             self._forced(task, ms)
+        if task.erased:
+            self._erased(task, ms)
         if task.first_rm == 0 and _nothing_kept(task, similar):
             self.hit("CACHE_OFF_SERVER", task, _again(task, ms))
         if task.not_cached_on_release:
@@ -119,7 +123,7 @@ class TaskTally:
             rates[0] += gen
             rates[1] += task.tg_ms / 1000
 
-    def _reuse(self, task: Task, reused: float | None) -> None:
+    def _reuse(self, task: Task, reused: float | None, ms: float) -> None:
         cold = task.fresh or (task.task == 0 and task.held is None)
         if cold and not task.cached:
             if task.cached == 0:
@@ -136,15 +140,29 @@ class TaskTally:
             self.stable += 1
             self.hit("PREFIX_STABLE", task)
         elif reused >= LITTLE:
-            self.hit("PARTIAL_REUSE", task)
+            self.hit("PARTIAL_REUSE", task, None if _had(task) is None else _again(task, ms))
 
     def _forced(self, task: Task, ms: float) -> None:
         self.hit("FULL_REPROCESS_SWA_HYBRID", task, _again(task, ms))
         if (task.lcp or 0) <= FEW_TOKENS:
             return
         self.hit("CHECKPOINT_NONE_USABLE", task, _again(task, ms))
-        if task.oldest_checkpoint is None and (task.prompt or task.held or 0) < DEFAULT_SPACING:
+        if not task.checkpoints and (task.prompt or task.held or 0) < DEFAULT_SPACING:
             self.hit("CHECKPOINT_INTERVAL_GT_PREFIX", task, _again(task, ms))
+
+    def _erased(self, task: Task, ms: float) -> None:
+        """Checkpoints were thrown away: a loss where tokens in common were read again."""
+        had, cached = _had(task), task.cached or 0
+        if not task.forced and (cached if had is None else had - cached <= FEW_TOKENS):
+            return
+        self.hit("CHECKPOINTS_INVALIDATED", task, _again(task, ms))
+        low, high = task.erased_from, task.erased_to
+        if low is None or high is None or low < (1 - TAIL) * high:
+            return
+        self.at_tail += task.erased
+        self.hit("CHECKPOINTS_CLUSTERED_AT_TAIL", task, _again(task, ms))
+        hit = self.hits["CHECKPOINTS_CLUSTERED_AT_TAIL"]
+        hit.detail = hit.detail or f"all between token {low} and {high}"
 
     def _sequence(self, task: Task) -> None:
         """Look at answers in a row: all reused, all reused, then nothing although it grew."""
@@ -220,11 +238,18 @@ def _nothing_kept(task: Task, similar: float | None) -> bool:
     )
 
 
+def _had(task: Task) -> int | None:
+    """Return how many tokens the prompt has in common with what the slot held."""
+    if task.lcp is not None:
+        return task.lcp
+    return round(task.sim * task.prompt) if task.sim is not None and task.prompt else None
+
+
 def _again(task: Task, ms: float) -> float | None:
     """Seconds for reading again what the slot held already."""
     if not ms or task.prompt is None:
         return None
-    had = task.lcp if task.lcp is not None else min(task.held or task.prompt, task.prompt)
-    if task.sim is not None and task.lcp is None:
-        had = round(task.sim * task.prompt)
+    had = _had(task)
+    if had is None:
+        had = min(task.held or task.prompt, task.prompt)
     return max(0.0, min(had, task.prompt) - (task.cached or 0)) * ms / 1000

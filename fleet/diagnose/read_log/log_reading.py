@@ -78,9 +78,10 @@ class Task:
     truncated: bool = False
     shifted: bool = False
     not_cached_on_release: bool = False
-    oldest_checkpoint: int | None = None
-    newest_checkpoint: int | None = None
-    checkpoints_made: int = 0
+    checkpoints: int = 0  # made and erased
+    erased: int = 0  # those that its prompt made useless, and where they lay
+    erased_from: int | None = None
+    erased_to: int | None = None
     mismatch: bool = False
     lost_s: float = 0.0  # generation seconds lost to tasks that ran beside it
     fresh: bool = False  # the slot was empty
@@ -101,8 +102,6 @@ class Checkpoints:
     max: int | None = None
     spacing: int | None = None
     oldest: int | None = None
-    newest: int | None = None
-    filled: bool = False  # some ring was full
 
 
 @dataclass(slots=True)

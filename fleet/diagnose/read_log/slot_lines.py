@@ -168,10 +168,8 @@ def _made(
     points = reading.checkpoints
     points.created += 1
     points.max = int(most)
-    task.checkpoints_made += 1
-    _keep_position(reading, task, last, tokens)
+    _position(reading, task, last, tokens)
     if number == most:
-        points.filled = True
         return "ring-full"
     return None
 
@@ -186,7 +184,11 @@ def _restored(reading: LogReading, task: Task, past: str, tokens: str, last: str
 def _invalidated(reading: LogReading, task: Task, last: str, tokens: str, window: str) -> str:
     """`erased invalidated context checkpoint`."""
     reading.checkpoints.erased_invalidated += 1
-    _keep_position(reading, task, last, tokens)
+    task.erased += 1
+    at = _position(reading, task, last, tokens)
+    if at is not None:
+        task.erased_from = min(at, task.erased_from or at)
+        task.erased_to = max(at, task.erased_to or at)
     _window(reading, task, window)
     return "erased-invalidated"
 
@@ -219,15 +221,15 @@ def _window(reading: LogReading, task: Task, window: str) -> None:
         reading.swa = True
 
 
-def _keep_position(reading: LogReading, task: Task, last: str, tokens: str) -> None:
+def _position(reading: LogReading, task: Task, last: str, tokens: str) -> int | None:
+    """Return how many tokens a checkpoint of the task holds."""
+    task.checkpoints += 1
     if not (tokens or last):
-        return
+        return None
     at = int(tokens) if tokens else int(last) + 1
     points = reading.checkpoints
     points.oldest = at if points.oldest is None else min(points.oldest, at)
-    points.newest = at if points.newest is None else max(points.newest, at)
-    task.oldest_checkpoint = min(at, task.oldest_checkpoint or at)
-    task.newest_checkpoint = max(at, task.newest_checkpoint or at)
+    return at
 
 
 def _live_rate(_reading: LogReading, task: Task, rate: str) -> None:

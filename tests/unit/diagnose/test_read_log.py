@@ -266,6 +266,30 @@ def test_evidence_is_at_most_five_lines_that_stand_in_the_log() -> None:
             assert line["text"] in lines[line["line"] - 1]
 
 
+# three conversations behind one primed prefix take turns in one slot (Gemma 3 270M, b11549)
+PRIMED_CHATS = Path(__file__).with_name("primed_chats.log").read_text()
+
+
+def test_a_checkpoint_thrown_away_that_nobody_missed_is_no_finding() -> None:
+    levels = {one["code"]: one["level"] for one in answer(PRIMED_CHATS)["findings"]}
+
+    assert PRIMED_CHATS.count("erased invalidated") == 5
+    assert not levels.keys() & {"CHECKPOINTS_INVALIDATED", "CHECKPOINTS_CLUSTERED_AT_TAIL"}
+    assert {levels["PREFIX_DIVERGES_LATE"], levels["PARTIAL_REUSE"]} == {"info"}
+
+
+def test_a_checkpoint_thrown_away_costs_what_is_read_again() -> None:
+    lost = PRIMED_CHATS.replace(
+        "task 109 | cached n_tokens = 1136, memory_seq_rm [1136",
+        "task 109 | cached n_tokens = 0, memory_seq_rm [0",
+    ).replace("22601.32 ms /   235 tokens (   96.18", "22601.32 ms /  1371 tokens (   16.48")
+    found = {one["code"]: one for one in answer(lost)["findings"]}
+
+    erased = found["CHECKPOINTS_INVALIDATED"]
+    assert erased["level"] == "high"
+    assert erased["cost_s"] == pytest.approx(0.829 * 22.6, rel=0.01)  # what agreed, at its rate
+
+
 def test_only_the_first_marker_of_a_task_is_a_hit() -> None:
     log = "\n".join(
         f"slot update_slots: id  0 | task 3 | n_tokens = {at}, memory_seq_rm [{at}, end)"
