@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from fleet.deploy.ansible_host import group_of
 from fleet.deploy.await_ready import await_ready, load_bound
+from fleet.deploy.distribute import distribute
 from fleet.deploy.fit_hosts import check_fit_on_hosts
 from fleet.deploy.prepare import Prepared
 from fleet.deploy.prepare_hosts import look_at_all, prepare_hosts
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.ansible_host import HostGroup
+    from fleet.deploy.bring_up import Progress
     from fleet.deploy.prepare_hosts import PreparedHosts
     from fleet.deploy.rim import Rim
     from fleet.observe.observation import RunningServer
@@ -73,8 +75,8 @@ def trial_on_host(
 ) -> Iterator[TrialServer]:
     """Start `deployment` with `overrides` on its host `host`, as `trial_server` does here.
 
-    The model and the image must be there already, as after `fleet up`. Raises as
-    `trial_server`, and `HostUnreachable`.
+    The model and the image must be there already, as after `bring_to_hosts` or `fleet up`.
+    Raises as `trial_server`, and `HostUnreachable`.
     """
     target = next(each for each in deployment.hosts if each.name == host)
     group = group_of([target_of(target)], rim)
@@ -130,6 +132,22 @@ def same_hosts(
         if sight.facts.fingerprint != wanted
     }
     return tuple(host for host in deployment.hosts if host.name not in left), left
+
+
+def bring_to_hosts(deployment: Deployment, *, rim: Rim, progress: Progress) -> None:
+    """Bring model and image to all hosts of `deployment`, as `up` does, and start nothing.
+
+    Raises `UserError`, `DoesNotFit`, `OutsideError`, `HostUnreachable`.
+    """
+    group = group_of([target_of(host) for host in deployment.hosts], rim, progress=progress)
+    prepared = prepare_hosts(deployment, group, rim=rim, progress=progress, here_only=False)
+    for host in prepared.missing:
+        raise prepared.missing[host]
+    if prepared.facts is not None:
+        facts = {host: sight.facts for host, sight in prepared.sights.items()}
+        check_fit_on_hosts(prepared.launches, prepared.facts, facts, prepared.here)
+    launches = {launch.host: launch for launch in prepared.launches}
+    distribute(prepared, launches, group=group, rim=rim, progress=progress)
 
 
 def _check_there(prepared: PreparedHosts, host: str) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from fleet.compiler.compile_deployment import runtime_of
 from fleet.deploy.prepare import prepare
-from fleet.deploy.trial_on_host import same_hosts, trial_on_host
+from fleet.deploy.trial_on_host import bring_to_hosts, same_hosts, trial_on_host
 from fleet.deploy.trial_server import trial_server
 from fleet.effects.files import write_atomically
 from fleet.effects.lock import held
@@ -117,7 +117,7 @@ def tune_deployment(
     began_s = rim.clock.monotonic()
     deployment = replace(deployment, workload=options.workload or deployment.workload)
     if deployment.hosts:
-        deployment, options = _on_hosts(deployment, options, rim)
+        deployment, options = _on_hosts(deployment, options, rim, progress)
     runtime = runtime_of(deployment)
     prepared = prepare(deployment, runtime=runtime, rim=rim, progress=progress, use_tuned=False)
     candidates = candidate_space(options.metric, _ground(prepared, options))
@@ -142,9 +142,12 @@ def tune_deployment(
 
 
 def _on_hosts(
-    deployment: Deployment, options: TuneOptions, rim: Rim
+    deployment: Deployment, options: TuneOptions, rim: Rim, progress: Progress
 ) -> tuple[Deployment, TuneOptions]:
-    """Return the deployment on those of its hosts that are alike, each of which measures."""
+    """Return the deployment on those of its hosts that are alike, each of which measures.
+
+    They have the model and the image then.
+    """
     if deployment.topology not in {"single", "replicas"}:
         message = "a model over several hosts is not tuned, only one host with a copy each"
         raise UserError(message, where=deployment.name)
@@ -158,6 +161,7 @@ def _on_hosts(
         options.say(f"{name} is left out: {why}")
     starts: dict[str, StartTrial] = {h.name: partial(trial_on_host, h.name) for h in hosts}
     plain = replace(deployment, hosts=hosts, tuned_candidates=())
+    bring_to_hosts(plain, rim=rim, progress=progress)
     return plain, replace(options, elsewhere=starts, here=False)
 
 

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.net_hosts import start_network
-from support.town import NAME, Town
+from support.town import NAME, Town, town_of_two
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -22,11 +21,9 @@ if TYPE_CHECKING:
 def town(
     podman: Mapping[str, str], engine_image: str, tiny_models: Mapping[str, Path], tmp_path: Path
 ) -> Iterator[Town]:
-    network = start_network(2, podman)
-    made = Town(folder=tmp_path, network=network, model=tiny_models["llama"], image=engine_image)
-    made.write(settings={"batch_size": 32, "ubatch_size": 32})
-    yield made
-    network.remove()
+    model = tiny_models["llama"]
+    with town_of_two(tmp_path, podman=podman, model=model, image=engine_image) as made:
+        yield made
 
 
 def test_how_much_time_the_second_host_saves(town: Town) -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from support.net_hosts import start_network
-from support.town import NAME, Town
+from support.town import NAME, Town, town_of_two
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,11 +20,9 @@ pytestmark = [pytest.mark.ansible, pytest.mark.podman, pytest.mark.llama, pytest
 def town(
     podman: Mapping[str, str], engine_image: str, tiny_models: Mapping[str, Path], tmp_path: Path
 ) -> Iterator[Town]:
-    network = start_network(2, podman)
-    made = Town(folder=tmp_path, network=network, model=tiny_models["llama"], image=engine_image)
-    made.write(settings={"batch_size": 32, "ubatch_size": 32})
-    yield made
-    network.remove()
+    model = tiny_models["llama"]
+    with town_of_two(tmp_path, podman=podman, model=model, image=engine_image) as made:
+        yield made
 
 
 def test_two_hosts_share_a_study_and_keep_serving(town: Town) -> None:
@@ -45,8 +42,13 @@ def test_two_hosts_share_a_study_and_keep_serving(town: Town) -> None:
     ]
 
 
-def test_a_host_that_the_deployment_does_not_name_is_an_error(town: Town) -> None:
+def test_model_and_image_are_brought_to_the_host_that_is_named(town: Town) -> None:
     code, told = town.fleet("tune", NAME, "--hosts", "h1,h9")
-
     assert code == 3
     assert "h9" in told["error"]["message"]
+
+    code, told = town.fleet("tune", NAME, "--metric", "pp", "--trials", "3", "--hosts", "h1")
+
+    assert code == 0, told
+    assert told["trials"] == 3
+    assert [town.containers(host) for host in town.hosts] == [[], []]

@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from support.net_hosts import start_network
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
@@ -114,3 +116,17 @@ class Town:
         # JSON is YAML
         text = json.dumps({"kind": kind, "version": 1, "name": name, **content})
         (self.folder / "profiles" / f"{name}.yaml").write_text(text)
+
+
+@contextmanager
+def town_of_two(
+    folder: Path, *, podman: Mapping[str, str], model: Path, image: str
+) -> Iterator[Town]:
+    """Give a town of two new hosts, whose servers read prompts in small batches."""
+    network = start_network(2, podman)
+    try:
+        made = Town(folder=folder, network=network, model=model, image=image)
+        made.write(settings={"batch_size": 32, "ubatch_size": 32})
+        yield made
+    finally:
+        network.remove()
