@@ -321,7 +321,8 @@ def _config(
         role=case.placed.role,
         engine=engine,
         build=case.build.number or case.build.version or case.build.date,
-        program=deployment.engine.program or _PROGRAMS[engine],
+        program=deployment.engine.program
+        or (vllm.PROGRAM if engine == "vllm" else llama_cpp.PROGRAM),
         argv=tuple(spelled.argv),
         env=tuple(sorted(spelled.env.items())),
         settings=tuple(sorted(settings.items())),
@@ -344,14 +345,6 @@ def _config(
         model_path=case.model_path,
         warnings=(*spelled.warnings, *_image_warnings(case)),
     )
-
-
-_PROGRAMS = {
-    "llama.cpp": llama_cpp.PROGRAM,
-    "embedded": llama_cpp.PROGRAM,
-    "ik_llama.cpp": ik_llama_cpp.PROGRAM,
-    "vllm": vllm.PROGRAM,
-}
 
 
 def _has_fabric(case: _Case) -> bool:

@@ -24,6 +24,7 @@ from fleet.facts.model_facts import (
     ModelFacts,
     StateLayers,
     Weights,
+    even_cache,
 )
 from fleet.shipped_files import shipped_text
 
@@ -100,7 +101,6 @@ def facts_from_record(record: Mapping[str, Any]) -> ModelFacts:
         for name, layers, elements in record["states"]
     )
     caches = tuple(_cache(row) for row in record["caches"])
-
     recurrent = any(state.name == "recurrent" for state in states)
     plain = ("arch", "n_layer", "n_embd", "n_ctx_train", "n_vocab", "n_head", "n_head_kv")
     more = ("head_dim_k", "head_dim_v", "n_ff", "n_ff_exp", "n_expert", "n_expert_used", "n_swa")
@@ -130,18 +130,7 @@ def runs(text: str) -> tuple[int, ...]:
 
 def _cache(row: Sequence[Any]) -> CacheLayers:
     name, scope, layers, k_row, v_row, window, ratio = row
-    owners = runs(layers)
-    return CacheLayers(
-        name=name,
-        scope=scope,
-        layers=owners,
-        k_row=k_row,
-        v_row=v_row,
-        k_elements=len(owners) * k_row,
-        v_elements=len(owners) * v_row,
-        window=window,
-        ratio=ratio,
-    )
+    return even_cache(name, scope, runs(layers), (k_row, v_row), window=window, ratio=ratio)
 
 
 def _compute(figures: Mapping[str, Any] | None) -> ComputeFigures | None:

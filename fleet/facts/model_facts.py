@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
 CacheScope = Literal["full", "swa", "swa_dsv4", "ratio"]
 
@@ -33,6 +33,17 @@ class CacheLayers:
     v_elements: int
     window: int = 0
     ratio: int = 1
+
+
+def even_cache(
+    name: str, scope: CacheScope, layers: Sequence[int], rows: tuple[int, int], **rest: int
+) -> CacheLayers:
+    """Return a cache whose `rows` of K and of V are the same in all layers."""
+    k_row, v_row = rows
+    return CacheLayers(
+        name=name, scope=scope, layers=tuple(layers), k_row=k_row, v_row=v_row,
+        k_elements=len(layers) * k_row, v_elements=len(layers) * v_row, **rest,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

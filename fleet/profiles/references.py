@@ -24,6 +24,12 @@ class Reference(NamedTuple):
     name: str
 
 
+_KEYS: dict[str, Kind] = {
+    "hardware": "hardware", "engine": "engine", "model": "model", "container_engine": "engine",
+    "workload": "workload",
+}  # fmt: skip
+
+
 def broken_references(profile: Profile, library: ProfileLibrary) -> Iterator[Problem]:
     """Yield a problem for each name that no profile has, or whose profile is wrong."""
     lines = profile.lines if isinstance(profile, DeploymentProfile) else {}
@@ -42,14 +48,10 @@ def references(profile: Profile) -> Iterator[Reference]:
         return
     if not isinstance(profile, DeploymentProfile):
         return
-    yield Reference("hardware", "hardware", "hardware", profile.hardware)
-    yield Reference("engine", "engine", "engine", profile.engine)
-    if not is_model(profile.model):
-        yield Reference("model", "model", "model", profile.model)
-    if profile.container_engine:
-        yield Reference("container_engine", "container_engine", "engine", profile.container_engine)
-    if profile.workload:
-        yield Reference("workload", "workload", "workload", profile.workload)
+    for key, kind in _KEYS.items():
+        name = getattr(profile, key)
+        if name and not (key == "model" and is_model(name)):
+            yield Reference(key, key, kind, name)
     for index, host in enumerate(profile.hosts):
         if host.hardware:
             yield Reference(f"hosts[{index}].hardware", "hosts", "hardware", host.hardware)

@@ -11,7 +11,7 @@ from fleet.render.podman_line import (
     LOG_SIZE,
     PIDS,
     USER,
-    health_command,
+    health_check,
     labels,
     mount_word,
     published,
@@ -81,15 +81,9 @@ def _service(launch: LaunchConfig) -> dict[str, Any]:
     return service | {key: value for key, value in optional.items() if value}
 
 
-def _health(launch: LaunchConfig) -> dict[str, Any] | None:
-    command = health_command(launch)
-    if command is None:
-        return None
-    health = launch.health
-    return {
-        "test": ["CMD", *command.split()],
-        "interval": f"{health.interval_s:g}s",
-        "timeout": f"{health.timeout_s:g}s",
-        "start_period": f"{health.start_period_s:g}s",
-        "retries": health.retries,
-    }
+def _health(launch: LaunchConfig) -> dict[str, Any]:
+    check = {key.replace("-", "_"): value for key, value in health_check(launch).items()}
+    if not check:
+        return {}
+    command = check.pop("cmd").split()
+    return {"test": ["CMD", *command], **check, "retries": launch.health.retries}

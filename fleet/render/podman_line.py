@@ -58,6 +58,20 @@ def health_command(launch: LaunchConfig) -> str | None:
     return f"curl -fsS{more} {scheme}://{address}:{launch.port}{launch.health.path}"
 
 
+def health_check(launch: LaunchConfig) -> dict[str, str]:
+    """Return the command and its times by podman's words, nothing where there is none."""
+    command, health = health_command(launch), launch.health
+    if command is None:
+        return {}
+    return {
+        "cmd": command,
+        "interval": f"{health.interval_s:g}s",
+        "timeout": f"{health.timeout_s:g}s",
+        "start-period": f"{health.start_period_s:g}s",
+        "retries": str(health.retries),
+    }
+
+
 def mount_word(mount: Mount) -> str:
     """Return `source:target:ro` with a private SELinux label left to the host's policy."""
     return f"{mount.source}:{mount.target}:{'ro' if mount.read_only else 'rw'},z"
@@ -111,7 +125,8 @@ def _words(launch: LaunchConfig) -> Iterator[str]:
         yield from ("--secret", secret_word(secret))
     for name, value in launch.env:
         yield from ("--env", f"{name}={value}")
-    yield from _health(launch)
+    for key, value in health_check(launch).items():
+        yield from (f"--health-{key}", value)
     yield from ("--entrypoint", launch.program, str(launch.image), *launch.argv)
 
 
@@ -136,17 +151,6 @@ def _limits(launch: LaunchConfig) -> Iterator[str]:
         yield from ("--ipc", "host")
     if launch.memlock_unlimited:
         yield from ("--ulimit", "memlock=-1:-1")
-
-
-def _health(launch: LaunchConfig) -> Iterator[str]:
-    command = health_command(launch)
-    if command is None:
-        return
-    health = launch.health
-    yield from ("--health-cmd", command, "--health-interval", f"{health.interval_s:g}s")
-    yield from ("--health-timeout", f"{health.timeout_s:g}s")
-    yield from ("--health-start-period", f"{health.start_period_s:g}s")
-    yield from ("--health-retries", str(health.retries))
 
 
 def render_podman(launches: Sequence[LaunchConfig]) -> tuple[Artefact, ...]:

@@ -13,7 +13,7 @@ from fleet.render.podman_line import (
     LOG_SIZE,
     PIDS,
     USER,
-    health_command,
+    health_check,
     labels,
     mount_word,
     needs_groups,
@@ -132,16 +132,11 @@ def _resources(launch: LaunchConfig) -> Iterator[tuple[str, str]]:
 
 
 def _health(launch: LaunchConfig) -> Iterator[tuple[str, str]]:
-    command = health_command(launch)
-    if command is None:
-        return
-    health = launch.health
-    yield "Notify", "healthy"
-    yield "HealthCmd", command
-    yield "HealthInterval", f"{health.interval_s:g}s"
-    yield "HealthTimeout", f"{health.timeout_s:g}s"
-    yield "HealthStartPeriod", f"{health.start_period_s:g}s"
-    yield "HealthRetries", str(health.retries)
+    check = health_check(launch)
+    if check:
+        yield "Notify", "healthy"
+    for key, value in check.items():
+        yield f"Health{key.title().replace('-', '')}", value
 
 
 def _service_section(launch: LaunchConfig) -> Iterator[tuple[str, str]]:

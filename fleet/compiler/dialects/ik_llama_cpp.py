@@ -21,7 +21,6 @@ from fleet.compiler.dialects.spelling import (
 from fleet.errors import CannotExpress
 
 WORDS = words_of("ik_llama.cpp")
-PROGRAM = "llama-server"
 _ALL_LAYERS = 999
 _LOAD_OPTIONS = {
     "auto": (),

@@ -6,6 +6,7 @@ experts or layers on the host, then batch sizes; the last for slots where they m
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -52,13 +53,7 @@ def longest_context(question: MemoryQuestion, host: HostFacts) -> int:
 
 def _largest(most: int, good: Callable[[int], bool]) -> int:
     """Return the largest n in 1..most that is good, when smaller ones are good too; 0 for none."""
-    if most < 1 or not good(1):
-        return 0
-    low, high = 1, most + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if good(middle) else (low, middle)
-    return low
+    return bisect_left(range(1, most + 1), True, key=lambda n: not good(n))  # noqa: FBT003 - sought
 
 
 def _fits(question: MemoryQuestion, host: HostFacts) -> bool:
@@ -156,13 +151,8 @@ def _without_experts(question: MemoryQuestion) -> MemoryQuestion:
 
 def _smallest(most: int, good: Callable[[int], bool]) -> int:
     """Return the smallest n in 1..most that is good, when larger ones are good too; 0 for none."""
-    if not good(most):
-        return 0
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if good(middle) else (middle, high)
-    return high
+    below = _largest(most, lambda n: not good(n))
+    return below + 1 if below < most else 0
 
 
 def _batch(question: MemoryQuestion, host: HostFacts) -> Iterator[Advice]:

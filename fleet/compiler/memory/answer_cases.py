@@ -13,7 +13,7 @@ from fleet.compiler.memory.say_fit import cache_as_json, mib
 from fleet.compiler.memory.version_rules import rules_for
 from fleet.errors import UserError
 from fleet.facts.architecture_records import model_facts_from_record
-from fleet.facts.model_facts import CacheLayers, CacheScope, ModelFacts, StateLayers
+from fleet.facts.model_facts import CacheLayers, CacheScope, ModelFacts, StateLayers, even_cache
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -177,20 +177,11 @@ def _bare_cache(cache: Mapping[str, Any]) -> CacheLayers:
     if missing := {"n_layers", "k_row"} - cache.keys():
         raise UserError(f"a cache has no `{min(missing)}`", fix="name, n_layers, k_row, v_row")
     layers = _count(cache, "n_layers", 0, most=_EVERY_LAYER)
-    k_row, v_row = (_count(cache, name, 0, most=_MOST_ROW) for name in ("k_row", "v_row"))
+    rows = (_count(cache, "k_row", 0, most=_MOST_ROW), _count(cache, "v_row", 0, most=_MOST_ROW))
     window = _count(cache, "window", 0)
     named = cache.get("scope") or ("swa" if window else "full")
     scope: CacheScope | None = next((it for it in get_args(CacheScope) if it == named), None)
     if scope is None:
         raise UserError(f"unknown cache scope `{named}`", fix="full, swa, swa_dsv4 or ratio")
-    return CacheLayers(
-        name=str(cache.get("name") or "kv"),
-        scope=scope,
-        layers=tuple(range(layers)),
-        k_row=k_row,
-        v_row=v_row,
-        k_elements=layers * k_row,
-        v_elements=layers * v_row,
-        window=window,
-        ratio=_count(cache, "ratio", 1, least=1),
-    )
+    name, ratio = str(cache.get("name") or "kv"), _count(cache, "ratio", 1, least=1)
+    return even_cache(name, scope, range(layers), rows, window=window, ratio=ratio)

@@ -7,6 +7,8 @@ dealt to devices in proportion to their memory.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -31,9 +33,12 @@ def layer_devices(question: MemoryQuestion) -> tuple[int, ...]:
     offloaded = 0 if question.devices == 0 else min(max(wanted, 0), layers)
     first = layers - offloaded
     shares = question.split or (1.0,) * question.devices
-    bounds = _bounds(shares)
+    total = sum(shares)
+    bounds = [sofar / total for sofar in accumulate(shares)]
     return tuple(
-        HOST if layer < first else _device((layer - first) / offloaded, bounds)
+        HOST
+        if layer < first
+        else min(bisect_right(bounds, (layer - first) / offloaded), len(bounds) - 1)
         for layer in range(layers)
     )
 
@@ -70,15 +75,3 @@ def plan_weights(question: MemoryQuestion, homes: Sequence[int]) -> WeightPlan:
 def _even(total: int, n_layer: int) -> tuple[int, ...]:
     each, left = divmod(total, n_layer)
     return tuple(each + (1 if layer < left else 0) for layer in range(n_layer))
-
-
-def _bounds(shares: Sequence[float]) -> tuple[float, ...]:
-    total, bounds, sofar = sum(shares), [], 0.0
-    for share in shares:
-        sofar += share
-        bounds.append(sofar / total)
-    return tuple(bounds)
-
-
-def _device(position: float, bounds: Sequence[float]) -> int:
-    return next((i for i, bound in enumerate(bounds) if position < bound), len(bounds) - 1)
