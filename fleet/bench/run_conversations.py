@@ -12,7 +12,7 @@ from fleet.bench.server_identity import identity, refuse_other_conditions, refus
 from fleet.bench.turn import Turn
 from fleet.deploy.shared_prompt import shared_tokens
 from fleet.effects.http import NoAnswer
-from fleet.effects.load_average import load_average
+from fleet.effects.machine import load_average
 from fleet.errors import EngineFailed, OutsideError, UserError
 
 if TYPE_CHECKING:

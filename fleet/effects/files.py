@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DEFAULT_MODE = 0o644
 BLOCK = 4 * 2**20
+MOST_TEXT = 64 * 2**20
 
 
 def read_text(path: Path | str) -> str:
@@ -25,15 +26,15 @@ def read_text(path: Path | str) -> str:
     return Path(path).read_text(encoding="utf-8")
 
 
-def read_given_text(path: Path | str, *, most_bytes: int = 64 * 2**20) -> str:
+def read_given_text(path: Path | str) -> str:
     """Return the text of a file that the user named. Raises `UserError` when it has none."""
     fix = "check the path, its owner and mode"
     try:
         with Path(path).open("rb") as file:
-            content = file.read(most_bytes + 1)
-        if len(content) <= most_bytes:
+            content = file.read(MOST_TEXT + 1)
+        if len(content) <= MOST_TEXT:
             return content.decode("utf-8-sig")
-        reason = f"is larger than {most_bytes // 2**20} MiB"
+        reason = f"is larger than {MOST_TEXT // 2**20} MiB"
     except OSError as error:
         reason = f"cannot be read: {error.strerror or error}"
     except UnicodeDecodeError:

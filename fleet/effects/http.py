@@ -61,18 +61,8 @@ class Http:
         self, url: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 5.0
     ) -> Answer:
         """GET `url`. Raises `NoAnswer`."""
-        return self._ask("GET", url, headers=headers, timeout_s=timeout_s)
-
-    def post(
-        self,
-        url: str,
-        body: object,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float = DEFAULT_TIMEOUT_S,
-    ) -> Answer:
-        """POST `body` as JSON. Raises `NoAnswer`."""
-        return self._ask("POST", url, headers=headers, timeout_s=timeout_s, body=body)
+        with _asked("GET", url, headers=headers, timeout_s=timeout_s) as answer:
+            return _whole(url, answer)
 
     def get_json(
         self, url: str, *, headers: Mapping[str, str] | None = None, timeout_s: float = 5.0
@@ -89,7 +79,8 @@ class Http:
         timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> Any:  # noqa: ANN401 - JSON
         """POST and return the JSON. Raises `OutsideError` for anything but 2xx."""
-        return self.post(url, body, headers=headers, timeout_s=timeout_s).json()
+        with _asked("POST", url, headers=headers, timeout_s=timeout_s, body=body) as answer:
+            return _whole(url, answer).json()
 
     def stream_sse(
         self,
@@ -105,21 +96,8 @@ class Http:
         """
         with _asked("POST", url, headers=headers, timeout_s=timeout_s, body=body) as answer:
             if answer.status >= http.client.BAD_REQUEST:
-                Answer(url=url, status=answer.status, text=_text(answer)).json()
+                _whole(url, answer).json()
             yield from _events(_lines(answer))
-
-    def _ask(
-        self,
-        method: str,
-        url: str,
-        *,
-        headers: Mapping[str, str] | None,
-        timeout_s: float,
-        body: object = None,
-    ) -> Answer:
-        with _asked(method, url, headers=headers, timeout_s=timeout_s, body=body) as answer:
-            named = {name.lower(): value for name, value in answer.getheaders()}
-            return Answer(url=url, status=answer.status, text=_text(answer), headers=named)
 
 
 def connect(url: str, *, timeout_s: float | None) -> http.client.HTTPConnection:
@@ -145,7 +123,7 @@ def _asked(
     *,
     headers: Mapping[str, str] | None,
     timeout_s: float,
-    body: object,
+    body: object = None,
 ) -> Iterator[http.client.HTTPResponse]:
     """Send one request and give the answer while its connection is open."""
     words = {"Connection": "close", **(headers or {})}
@@ -174,8 +152,10 @@ def _lines(answer: http.client.HTTPResponse) -> Iterator[str]:
         raise http.client.IncompleteRead(b"", answer.length)
 
 
-def _text(answer: http.client.HTTPResponse) -> str:
-    return answer.read().decode(errors="replace")
+def _whole(url: str, answer: http.client.HTTPResponse) -> Answer:
+    text = answer.read().decode(errors="replace")
+    headers = {name.lower(): value for name, value in answer.getheaders()}
+    return Answer(url=url, status=answer.status, text=text, headers=headers)
 
 
 def _events(lines: Iterator[str]) -> Iterator[Any]:

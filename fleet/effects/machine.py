@@ -54,6 +54,11 @@ def disk_free(path: Path) -> int:
     return int(psutil.disk_usage(str(existing)).free)
 
 
+def load_average() -> float:
+    """Return the average number of runnable processes over the last minute."""
+    return float(psutil.getloadavg()[0])
+
+
 def _family(bind: str) -> socket.AddressFamily:
     return socket.AF_INET6 if ":" in bind else socket.AF_INET
 

@@ -12,14 +12,14 @@ BLOCK = 64 * MIB  # larger than most caches' share of one core
 SECONDS = 0.5
 
 
-def measure_bandwidth(processes: int, *, seconds: float = SECONDS) -> Bandwidth:
+def measure_bandwidth(processes: int) -> Bandwidth:
     """Return bytes moved a second (read plus written) by `processes` copying at once.
 
-    A copy moves each byte twice. Takes 128 MiB for each process and `seconds` seconds.
+    A copy moves each byte twice. Takes 128 MiB for each process.
     """
     context = multiprocessing.get_context("spawn")
     with context.Pool(processes) as pool:
-        rates = pool.map(_copy_rate, [seconds] * processes, chunksize=1)
+        rates = pool.map(_copy_rate, [SECONDS] * processes, chunksize=1)
     return Bandwidth(int(sum(rates)))
 
 

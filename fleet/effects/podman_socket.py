@@ -80,22 +80,12 @@ class PodmanSocket:
         rest = b""
         with _explained():
             self._api()
-            found = self._client.containers.get(container)
-            for frame in _frames(found, follow=follow):
+            found: Any = self._client.containers.get(container)
+            for frame in found.logs(stream=True, follow=follow, stdout=True, stderr=True):
                 *whole, rest = (rest + frame).split(b"\n")
                 yield from (line.decode(errors="replace") for line in whole)
         if rest:
             yield rest.decode(errors="replace")
-
-
-def _frames(container: Any, *, follow: bool) -> Iterator[bytes]:  # noqa: ANN401 - untyped library
-    """Yield the log in the pieces in which it comes."""
-    yield from container.logs(stream=True, follow=follow, stdout=True, stderr=True)
-
-
-def _answers(client: Any) -> None:  # noqa: ANN401 - untyped library
-    """Ask for the version, which raises when nobody answers."""
-    client.version()
 
 
 def open_podman() -> PodmanSocket:
@@ -107,8 +97,8 @@ def open_podman() -> PodmanSocket:
     refused: list[str] = []
     for address in _addresses():
         try:
-            client = podman.PodmanClient(base_url=address)  # reads a file in the home folder
-            _answers(client)
+            client: Any = podman.PodmanClient(base_url=address)  # reads a file in the home folder
+            client.version()
         except (APIError, PodmanError, requests.RequestException, OSError) as error:
             refused.append(f"{address}: {short(str(error))}")
             continue
@@ -156,16 +146,16 @@ class OwnService:
             raise PodmanFailed("podman may not be run by this user", fix=fix) from None
         atexit.register(self.end)
 
-    def connect(self, refused: list[str]) -> podman.PodmanClient:
+    def connect(self, refused: list[str]) -> Any:  # noqa: ANN401 - untyped library
         """Return a client as soon as the service answers. Raises `PodmanFailed`."""
         until = time.monotonic() + SERVICE_START_S
         while time.monotonic() < until:
             if self.ended():
                 raise explain(" ".join([self._log.read_text(errors="replace"), *refused]))
             if self._socket.exists():
-                client = podman.PodmanClient(base_url=f"unix://{self._socket}")
+                client: Any = podman.PodmanClient(base_url=f"unix://{self._socket}")
                 with suppress(APIError, PodmanError, requests.RequestException, OSError):
-                    _answers(client)
+                    client.version()
                     return client
             time.sleep(LOOK_S)
         message = f"its service did not answer within {SERVICE_START_S:.0f} s"

@@ -121,10 +121,7 @@ def end(process: ProcessId, *, grace_s: float) -> None:
 
 def memory_bytes(process: ProcessId) -> int:
     """Return the resident memory of the process, 0 when it is gone."""
-    try:
-        return int(psutil.Process(process.pid).memory_info().rss) if alive(process) else 0
-    except psutil.Error:
-        return 0
+    return resident_bytes(process.pid) if alive(process) else 0
 
 
 def _gone(seen: psutil.Process, process: ProcessId, within_s: float) -> bool:

@@ -81,7 +81,8 @@ def _files(folder: Path, layer: Literal["user", "shipped"]) -> Iterator[ProfileF
             content = read_profile_file(path)
         except UserError:
             continue
-        yield ProfileFile(path=_as_written(path, here), layer=layer, content=content)
+        # as the user would write it: relative to the working folder when it lies below
+        yield ProfileFile(path=path.removeprefix(here), layer=layer, content=content)
 
 
 def _paths(folder: Path) -> Iterator[str]:
@@ -105,11 +106,6 @@ def _inner(entry: os.DirEntry[str]) -> list[os.DirEntry[str]]:
         return sorted(os.scandir(entry.path), key=lambda file: file.name) if entry.is_dir() else []
     except OSError:
         return []
-
-
-def _as_written(path: str, here: str) -> str:
-    """Return `path` relative to the working folder when it lies below."""
-    return path.removeprefix(here)
 
 
 def _is_profile(entry: os.DirEntry[str]) -> bool:

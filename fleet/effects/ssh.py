@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
 from fleet.effects.commands import TIMED_OUT, CommandResult, LocalCommands
+from fleet.effects.machine import free_port
 from fleet.effects.spoken_process import SpokenProcess, spoken_process
 from fleet.errors import FleetError, HostUnreachable, OutsideError
 
@@ -178,7 +178,7 @@ class SshSession:
         if known is not None:
             return known
         self.commands(target).run(("true",))  # the shared connection must stand
-        here = _free_port()
+        here = free_port()
         there = f"[{address}]" if ":" in address else address
         words = self.words(target, "-O", "forward", "-L", f"127.0.0.1:{here}:{there}:{port}")
         self.local.run(words, timeout_s=CONNECT_S).checked()
@@ -211,12 +211,14 @@ class SshCommands:
     target: SshTarget
     session: SshSession
 
+    def _words(self, argv: Sequence[str]) -> tuple[str, ...]:
+        return (*self.session.words(self.target), "--", shlex.join(argv))
+
     def run(
         self, argv: Sequence[str], *, stdin: str | None = None, timeout_s: float | None = None
     ) -> CommandResult:
         """Run `argv` on the host. Raises `HostUnreachable` when SSH itself fails."""
-        words = (*self.session.words(self.target), "--", shlex.join(argv))
-        done = self.session.local.run(words, stdin=stdin, timeout_s=timeout_s)
+        done = self.session.local.run(self._words(argv), stdin=stdin, timeout_s=timeout_s)
         if done.code == SSH_FAILED:
             raise unreachable(self.target, done.stderr, self.session.known_hosts)
         if done.code == TIMED_OUT:
@@ -243,9 +245,8 @@ class SshCommands:
 
         Raises `HostUnreachable` when SSH itself fails.
         """
-        words = (*self.session.words(self.target), "--", shlex.join(argv))
         with tempfile.TemporaryFile() as said, subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT
+            self._words(argv), stdin=subprocess.PIPE, stdout=said, stderr=subprocess.STDOUT
         ) as process:  # fmt: skip
             sent = 0
             with suppress(BrokenPipeError), process.stdin or source as sink:
@@ -263,17 +264,16 @@ class SshCommands:
 
     def spoken(self, argv: Sequence[str]) -> AbstractContextManager[SpokenProcess]:
         """Start `argv` on the host and speak to it in lines; it ends on leaving."""
-        return spoken_process((*self.session.words(self.target), "--", shlex.join(argv)))
+        return spoken_process(self._words(argv))
 
     def stream(self, argv: Sequence[str]) -> Iterator[str]:
         """Yield the lines of a command's output until it ends or the caller stops.
 
         Its input stays open for as long: a command that should end with us reads it to its end.
         """
-        words = (*self.session.words(self.target), "--", shlex.join(argv))
         with subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            text=True, errors="replace",
+            self._words(argv), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True, errors="replace",
         ) as process:  # fmt: skip
             self.session._streams.append(process)  # noqa: SLF001 - same file
             try:
@@ -315,12 +315,6 @@ def on_each(
 def _known_name(target: SshTarget) -> str:
     """Return the host as known_hosts files call it."""
     return target.address if target.port == 22 else f"[{target.address}]:{target.port}"  # noqa: PLR2004 - ssh's own
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def ask_on_terminal() -> Callable[[str, str], bool] | None:

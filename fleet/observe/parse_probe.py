@@ -9,7 +9,7 @@ from fleet.facts.host_facts import Gpu, HostFacts, NumaNode
 from fleet.sizes import KIB, MIB, ByteSize
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterator, Mapping
 
 CGROUP1_NO_LIMIT = 1 << 60  # the kernel writes about 2^63 rounded to pages for "no limit"
 AMD, INTEL = "0x1002", "0x8086"
@@ -98,34 +98,34 @@ def _cores(topology: str, cpus: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
 
 def _cpu_quota(part: Mapping[str, str]) -> float | None:
     """Return the smallest quota on the way up the cgroup tree, in CPUs."""
+    # `-1` of cgroup 1 and `max` of cgroup 2 are no quota
     quotas = [
         int(words[1]) / int(words[2])
-        for words in map(str.split, part.get("cgroup2", "").splitlines())
-        if words[0] == "cpu.max" and len(words) == 3 and words[1] != "max"  # noqa: PLR2004
+        for words in _cgroup(part)
+        if words[0] in {"cpu", "cpu.max"} and len(words) == 3 and words[1].isdigit()  # noqa: PLR2004
     ]
-    quotas += [
-        int(words[1]) / int(words[2])
-        for words in map(str.split, part.get("cgroup1", "").splitlines())
-        if words[0] == "cpu" and len(words) == 3 and int(words[1]) > 0  # noqa: PLR2004
-    ]
-    return min(quotas, default=None)
+    return min(filter(None, quotas), default=None)
 
 
 def _memory_limit(part: Mapping[str, str]) -> ByteSize | None:
     """Return the smallest memory limit on the way up, None where it is above the machine's."""
     limits = [
         int(words[1])
-        for words in map(str.split, part.get("cgroup2", "").splitlines())
-        if words[0].startswith("memory.") and words[1:] and words[1] != "max"
-    ]
-    limits += [
-        int(words[1])
-        for words in map(str.split, part.get("cgroup1", "").splitlines())
-        if words[0] == "memory" and words[1:] and int(words[1]) < CGROUP1_NO_LIMIT
+        for words in _cgroup(part)
+        if words[0].startswith("memory")
+        and words[1:]
+        and words[1].isdigit()
+        and int(words[1]) < CGROUP1_NO_LIMIT
     ]
     total = _meminfo(part, "MemTotal")
     below = [limit for limit in limits if total is None or limit < total]
     return ByteSize(min(below)) if below else None
+
+
+def _cgroup(part: Mapping[str, str]) -> Iterator[list[str]]:
+    """Yield the words of each limit, `kind value ...`, of both versions of cgroups."""
+    for version in ("cgroup2", "cgroup1"):
+        yield from map(str.split, part.get(version, "").splitlines())
 
 
 def _cpu_model(cpuinfo: str) -> str | None:
@@ -221,7 +221,7 @@ def _version(text: str) -> str | None:
 
 
 def _pairs(text: str, separator: str) -> dict[str, str]:
-    cut: Iterable[tuple[str, str, str]] = (line.partition(separator) for line in text.splitlines())
+    cut = (line.partition(separator) for line in text.splitlines())
     return {key.strip(): value.strip() for key, _, value in cut}
 
 

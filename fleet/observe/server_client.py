@@ -73,7 +73,8 @@ class ServerClient:
 
     def stream_chat(self, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
         """POST `/v1/chat/completions` with `stream` and yield its events."""
-        return self._stream("/v1/chat/completions", body)
+        url, streamed = f"{self.url}/v1/chat/completions", {**body, "stream": True}
+        return self.http.stream_sse(url, streamed, headers=self.headers, timeout_s=self.timeout_s)
 
     def tokenize(self, text: str, *, special: bool = True) -> list[int]:
         """Return the tokens of `text`, the start token included with `special`."""
@@ -98,11 +99,6 @@ class ServerClient:
         answer = self.http.post_json(url, body, headers=self.headers, timeout_s=self.timeout_s)
         return cast("Mapping[str, Any]", answer)
 
-    def _stream(self, path: str, body: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-        url = f"{self.url}{path}"
-        streamed = {**body, "stream": True}
-        return self.http.stream_sse(url, streamed, headers=self.headers, timeout_s=self.timeout_s)
-
 
 def timings(answer: Mapping[str, Any]) -> Timings | None:
     """Return the `timings` of an answer of llama-server, None when it carries none.
@@ -112,12 +108,9 @@ def timings(answer: Mapping[str, Any]) -> Timings | None:
     found = answer.get("timings")
     if not isinstance(found, dict):
         return None
+    counts = ("cache_n", "prompt_n", "predicted_n", "draft_n", "draft_n_accepted")
     return Timings(
-        cache_n=int(found.get("cache_n", 0)),
-        prompt_n=int(found.get("prompt_n", 0)),
+        **{name: int(found.get(name, 0)) for name in counts},
         prompt_ms=float(found.get("prompt_ms", 0.0)),
-        predicted_n=int(found.get("predicted_n", 0)),
         predicted_ms=float(found.get("predicted_ms", 0.0)),
-        draft_n=int(found.get("draft_n", 0)),
-        draft_n_accepted=int(found.get("draft_n_accepted", 0)),
     )
