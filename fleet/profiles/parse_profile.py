@@ -39,7 +39,7 @@ RECORDS: Mapping[str, Record] = {
 class Broken(Exception):
     """The file is no YAML mapping with a known kind: nothing more can be said about it."""
 
-    def __init__(self, line: int, message: str, *, path: str = "", near: str | None = None) -> None:
+    def __init__(self, line: int, message: str, path: str = "", near: str | None = None) -> None:
         """Keep the one problem."""
         super().__init__(message)
         self.problem = Problem(line=line, path=path, message=message, near=near)
@@ -80,9 +80,13 @@ def _compose(content: str | bytes) -> MappingNode:
     """Return the document's root with line numbers; raises `Broken`."""
     if len(content) > _MOST_BYTES:
         raise Broken(1, f"is larger than {_MOST_BYTES // 1024**2} MiB, that is no profile")
-    text = content if isinstance(content, str) else _decode(content)
     try:
+        text = content if isinstance(content, str) else content.decode("utf-8-sig")
         root = yaml.compose(text, Loader=yaml.CSafeLoader)
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        message = f"is not UTF-8: byte 0x{error.object[error.start]:02x}"
+        raise Broken(line, message) from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
@@ -94,14 +98,6 @@ def _compose(content: str | bytes) -> MappingNode:
     return root
 
 
-def _decode(content: bytes) -> str:
-    try:
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content.count(b"\n", 0, error.start) + 1
-        raise Broken(line, f"is not UTF-8: byte 0x{content[error.start]:02x}") from None
-
-
 def _kind_of(root: MappingNode) -> str:
     for key, value in root.value:
         if key.value == "kind":
@@ -110,9 +106,9 @@ def _kind_of(root: MappingNode) -> str:
                 return str(kind)
             message = f"`{kind}` is no kind of profile; there are {', '.join(TABLES)}"
             near = near_name(str(kind), RECORDS)
-            raise Broken(value.start_mark.line + 1, message, path="kind", near=near)
+            raise Broken(value.start_mark.line + 1, message, "kind", near)
     message = f"is missing; it is one of {', '.join(TABLES)}"
-    raise Broken(root.start_mark.line + 1, message, path="kind")
+    raise Broken(root.start_mark.line + 1, message, "kind")
 
 
 def _read(root: MappingNode, kind: str, reading: Reading) -> Profile | ExampleFile | None:

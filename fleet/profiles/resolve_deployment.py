@@ -75,19 +75,15 @@ def resolve_written(
     if runtime:
         keys["runtime"] = runtime
     named = _named_profiles(written, overrides, keys["runtime"])
-    hardware = library.find(HardwareProfile, named["hardware"][0], where=named["hardware"][1])
-    engine = library.find(EngineProfile, named["engine"][0], where=named["engine"][1])
+    (hardware, says_hardware), (engine, says_engine) = named["hardware"], named["engine"]
     workload = named.get("workload")
     deployment = Deployment(
         name=written.name,
         place=written.place,
-        hardware=hardware,
+        hardware=library.find(HardwareProfile, hardware, where=says_hardware),
+        engine=library.find(EngineProfile, engine, where=says_engine),
         model=_model(library, *named["model"]),
-        engine=engine,
-        workload=library.find(WorkloadProfile, workload[0], where=workload[1])
-        if workload
-        else None,
-        settings={},
+        workload=workload and library.find(WorkloadProfile, workload[0], where=workload[1]),
         pinned=frozenset(written.pinned),
         tuned_candidates=library.tuned_for(written.name),
         **keys,
@@ -181,9 +177,12 @@ def _named_profiles(
         if name is not None:
             named[kind] = (name, f"{COMMAND_LINE} {kind}={name}")
         elif getattr(written, key):
-            place = Place(file=written.place.file, line=written.lines.get(key, written.place.line))
-            named[kind] = (getattr(written, key), f"{place}: {key}")
+            named[kind] = (getattr(written, key), f"{_line_of(written, key)}: {key}")
     return named
+
+
+def _line_of(written: DeploymentProfile, key: str) -> Place:
+    return Place(file=written.place.file, line=written.lines.get(key, written.place.line))
 
 
 def _model(library: ProfileLibrary, name: str, where: str) -> ModelProfile:
@@ -193,10 +192,9 @@ def _model(library: ProfileLibrary, name: str, where: str) -> ModelProfile:
 
 
 def _check_hosts(written: DeploymentProfile, library: ProfileLibrary) -> None:
-    place = Place(file=written.place.file, line=written.lines.get("hosts", written.place.line))
     for index, host in enumerate(written.hosts):
         if host.hardware:
-            where = f"{place}: hosts[{index}].hardware"
+            where = f"{_line_of(written, 'hosts')}: hosts[{index}].hardware"
             library.find(HardwareProfile, host.hardware, where=where)
 
 
@@ -204,20 +202,17 @@ def _layered(
     deployment: Deployment, written: DeploymentProfile, overrides: Overrides
 ) -> Mapping[str, SettingValue]:
     """Lay the layers over each other, later wins; all but the tuned one."""
-    workload = deployment.workload
-    layers = (
-        deployment.engine.settings,
-        deployment.hardware.settings,
-        deployment.model.settings,
-        workload.settings if workload else {},
-        written.settings,
-        written.pinned,
-        overrides.settings,
+    return _sorted(
+        {
+            **deployment.engine.settings,
+            **deployment.hardware.settings,
+            **deployment.model.settings,
+            **(deployment.workload.settings if deployment.workload else {}),
+            **written.settings,
+            **written.pinned,
+            **overrides.settings,
+        }
     )
-    merged: dict[str, SettingValue] = {}
-    for layer in layers:
-        merged.update(layer)
-    return _sorted(merged)
 
 
 def _sorted(settings: Mapping[str, SettingValue]) -> Mapping[str, SettingValue]:
