@@ -141,21 +141,24 @@ def mark_mismatch(assembly: TaskAssembly, number: int, line: str) -> None:
         task.line, task.text = number, line[:SHOWN]
 
 
-def read_options(reading: LogReading, text: str) -> bool:
-    """Take the options of a command line that stands in the log; False when it is none."""
+def options_of(text: str) -> dict[str, str]:
+    """Return the options of a command line that stands in the log; none when it is no such."""
+    if not (" --" in text or " -c" in text):
+        return {}
     if not ("llama" in text or "vllm" in text or "command" in text.lower() or "args" in text):
-        return False
+        return {}
     words = text.split()
     if any(mark in text for mark in "'\"\\"):
         with suppress(ValueError):
             words = shlex.split(text, comments=False)
+    options = {}
     for word, following in zip(words, [*words[1:], ""], strict=True):
         name, _, value = word.partition("=")
         if name in OPTIONS:
-            reading.options[OPTIONS[name]] = value or following
+            options[OPTIONS[name]] = value or following
         elif word in SWITCHES:
-            reading.options[SWITCHES[word]] = "on"
-    return True
+            options[SWITCHES[word]] = "on"
+    return options
 
 
 _OLD_SIDE = re.compile(r"^(?:cache\s*:|old: ?(?:\.\.\.)?)\s?(.*)")

@@ -26,15 +26,16 @@ from fleet.diagnose.read_log.known_lines import envelope_of, figures_at, slot_li
 from fleet.diagnose.read_log.lines import SHAPE, line_batches
 from fleet.diagnose.read_log.log_reading import SHOWN, LogReading, Task
 from fleet.diagnose.read_log.prefixes import clock_place, microseconds, source_place, strip_prefixes
+from fleet.diagnose.read_log.structured_lines import number_of
 from fleet.diagnose.read_log.task_assembly import TaskAssembly
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from fleet.diagnose.read_log.known_lines import Figures, SlotLine, TaskPlace
     from fleet.diagnose.read_log.lines import Batch
     from fleet.diagnose.read_log.rows import Row, Spans, Take
-    from fleet.diagnose.read_log.structured_lines import Places
+    from fleet.diagnose.read_log.structured_lines import Places, Values
 
     Reads = Callable[[str, int], object]  # a line of one shape, and its number
     Of = Callable[[LogReading, str], str | None]  # a text into the reading; the event it is
@@ -66,7 +67,6 @@ class LogReader:
         self._head, self._source, self._key, self._number = "", "", ("", 0), -1
         self._task = Task()
         self._line = 0
-        self._command = ""  # line with options, the last
         self._shape, self._shapes = b"", [b""]
         self._known: dict[bytes, Reads | None] = {}
         self._troubles: dict[bytes, error_lines.Trouble | None] = {}
@@ -322,7 +322,7 @@ class LogReader:
             assembly.turn_to(source, alone or assembly.open((source, None), None, number, line))
         return assembly.currents[source]
 
-    def _message(self, text: str, line: str, number: int) -> bool:
+    def _message(self, text: str, line: str, number: int) -> bool:  # noqa: PLR0911 - a chain
         """Try the grammars whose first letters fit, then the named functions."""
         kind = _FIRST.get(text[:3])
         if kind is None:
@@ -339,7 +339,7 @@ class LogReader:
                 return self._named(text, line, number)
             self._remember(self._bracket_reader(places, line), line, number)
         elif kind == "timing" and old_lines.is_old_timing(text):
-            self._old_timing(text, line, number)
+            return self._old_timing(text, line, number)
         elif kind != "old" or not self._old(text, line, number):
             return self._named(text, line, number)
         return False
@@ -353,11 +353,11 @@ class LogReader:
         self._remember(lambda line, number: read(assembly, line[named], line, number), line, number)
         return True
 
-    def _old_timing(self, text: str, line: str, number: int) -> None:
+    def _old_timing(self, text: str, line: str, number: int) -> bool:
         self.reading.marks.add("old-timing" if "print_timings" in text[:20] else "timing")
         bare = text.partition(":")[2].lstrip()
-        if (row := slot_lines.TABLE.get(bare[:8])) is not None:
-            self._timing(row, bare, line, number)
+        row = slot_lines.UNSTAMPED.get(bare[:8])
+        return row is None or self._timing(row, bare, line, number)
 
     def _srv(self, text: str, line: str, number: int) -> bool:
         found = _SRV.match(text)
@@ -394,14 +394,19 @@ class LogReader:
         found = structured_lines.json_line(text)
         if found is None:
             return False
-        if structured_lines.read_timings(self.assembly, source, found, number, text[:300]):
+        if told := structured_lines.timings_of(found):
+            self._timings(told, source, line, number)
             return True
         message = found.get("msg", found.get("message", found.get("log")))
         if not isinstance(message, str):
             return False
         if "tid" in found or "function" in found:
             self.reading.marks.add("json23" if "message" in found else "brackets")
-            self._structured(message, found, source, line, number)
+            place = envelope_of(line, message)
+            if place and (places := structured_lines.json_places(line, place)):
+                self._remember(self._bracket_reader(places, line), line, number)
+            else:
+                self._structured(None, message, found, source, line, number)
         else:
             self.reading.marks.add("jsonl")
             inner = message.rstrip("\n")
@@ -411,6 +416,19 @@ class LogReader:
                 self._known[self._shape] = self._inner_reader(place, shape)
             self._inner_line(inner.replace("\n", " "), shape.replace(b"\n", b" "), number)
         return True
+
+    def _timings(self, told: Values, source: str, line: str, number: int) -> None:
+        """Take an answer's timings, and those of lines of the same shape from now on."""
+        structured_lines.take_timings(self.assembly, source, told, number, line)
+        places, named = structured_lines.number_places(line, told), source_place(line)
+        if places is None:
+            return
+
+        def timings(line: str, number: int) -> None:
+            told = {name: number_of(line[place]) for name, place in places.items()}
+            structured_lines.take_timings(self.assembly, line[named], told, number, line)
+
+        self._known[self._shape] = timings
 
     def _inner_reader(self, place: slice, shape: bytes) -> Reads:
         return lambda line, number: self._inner_line(line[place], shape, number)
@@ -426,11 +444,11 @@ class LogReader:
     def _bracket_reader(self, places: Places, line: str) -> Reads:
         """Return what reads lines `INFO [ f] text | k=v k=v` of this shape."""
         place, words, stamp = places.task(line), places.text(line), places.number(line, "timestamp")
-        reading, assembly, named = self.reading, self.assembly, places.named
+        reading, assembly, named, shape = self.reading, self.assembly, places.named, self._shape
 
         def bracket(line: str, number: int) -> None:
             values = places.values_of(line)
-            self._structured(places.text(line), values, line[named], line, number)
+            self._structured(shape, places.text(line), values, line[named], line, number)
 
         if place is None:
             return bracket
@@ -454,13 +472,19 @@ class LogReader:
         return of_task
 
     def _structured(
-        self, text: str, values: dict[str, object], source: str, line: str, number: int
+        self,
+        shape: bytes | None,
+        text: str,
+        values: Values,
+        source: str,
+        line: str,
+        number: int,
     ) -> None:
         event = structured_lines.read_structured(self.assembly, source, text, values, number)
         if event:
             self.reading.saw(event, number, line)
         elif not text.startswith(("kv cache", "slot", "prompt", "generation")):
-            self._trouble(None, f"{text} {values.get('error', '')}", line, number)
+            self._trouble(shape, f"{text} {values.get('error', '')}", line, number)
 
     def _named(self, text: str, line: str, number: int) -> bool:  # noqa: C901, PLR0911 - a chain
         """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
@@ -487,31 +511,40 @@ class LogReader:
             begin = len(line) - len(text)
             self._known[self._shape] = lambda line, _number: self._build(line[begin:])
             return False
-        elif text == self._command:
+        elif options := old_lines.options_of(text):
+            reading.options.update(options)
+            if self._trouble(self._shape, text, line, number):
+                self._known[self._shape] = self._command_reader(
+                    len(line) - len(text), text, options
+                )
             return False
-        elif not (" --" in text or " -c" in text) or not old_lines.read_options(reading, text):
-            return self._last_trouble(text, line, number)
-        else:
-            self._command = text
-        if not self._trouble(self._shape, text, line, number):
-            self._command = ""
-        return False
+        return self._last_trouble(text, line, number)
+
+    def _command_reader(self, begin: int, text: str, options: Mapping[str, str]) -> Reads:
+        """Return what takes a server's command line, most often the same one again."""
+
+        def command(line: str, _number: int) -> None:
+            again = line[begin:]
+            self.reading.options.update(options if again == text else old_lines.options_of(again))
+
+        return command
 
     def _function(self, name: str, row: Row, text: str, line: str, number: int) -> bool:
         """Read what a function named in front says; True when it says nothing."""
         reading, shape = self.reading, self._shape
         reading.marks.add(name)
         begins = name in _STARTERS and "loading model" in text
-        if begins and reading.loads:
-            self._maybe_restart(text)
+        if begins and "tensors" in text:
+            self._remember(lambda _line, _number: self._maybe_restart(), line, number)
+            return False
         before = reading.said
         found = self._row(row, text, line, number)
         if reading.said > before:
             return False
         silent = self._last_trouble(text, line, number)
-        if begins or (found and not silent):
+        if found and not silent:
             self._known.pop(shape, None)  # to be looked at again
-        return silent and not found and not begins
+        return silent and not found
 
     def _build(self, text: str) -> bool:
         """Take the number of a build, if there is one; after tasks it is a new start's."""
@@ -523,9 +556,9 @@ class LogReader:
         reading.build = next(part for part in found.groups() if part)
         return True
 
-    def _maybe_restart(self, text: str) -> None:
+    def _maybe_restart(self) -> None:
         """Loading a model after tasks were served is a new start, not a draft."""
-        if "tensors" in text and (self.reading.task_count or self.assembly.tasks):
+        if self.reading.loads and (self.reading.task_count or self.assembly.tasks):
             self._restart()
 
     def _last_trouble(self, text: str, line: str, number: int) -> bool:
@@ -533,9 +566,25 @@ class LogReader:
         before = self.reading.said
         silent = self._trouble(self._shape, text, line, number)
         trouble = self._troubles.get(self._shape)
-        if trouble is not None and trouble.event != "mismatch" and self.reading.said > before:
-            self._keep(trouble.take, text, line)
+        if trouble is not None and self.reading.said > before:
+            self._known[self._shape] = self._trouble_reader(trouble, len(line) - len(text))
         return silent
+
+    def _trouble_reader(self, trouble: error_lines.Trouble, begin: int) -> Reads:
+        """Return what reads lines that say the same sentence."""
+        reading, read, event = self.reading, trouble.read, trouble.event
+
+        def sentence(line: str, number: int) -> None:
+            reading.saw(event, number, line)
+            if event == "mismatch":
+                old_lines.mark_mismatch(self.assembly, number, line)
+
+        def with_figures(line: str, number: int) -> None:
+            reading.line = number
+            if read and (event := read(reading, line[begin:])):
+                reading.saw(event, number, line)
+
+        return with_figures if read else sentence
 
     def _trouble(self, shape: bytes | None, text: str, line: str, number: int) -> bool:
         """Look for a sentence that means trouble; True when there is none of any kind.

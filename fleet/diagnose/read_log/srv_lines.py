@@ -82,6 +82,11 @@ def _started(reading: LogReading, _text: str) -> None:
     reading.marks.add("started")
 
 
+def _spans(reading: LogReading, tokens: str) -> None:
+    """`message_spans: last user message: ..`."""
+    reading.last["spans_tokens"] = int(tokens)
+
+
 IDLE = row()
 TABLE: Mapping[str, Row] = {
     "cache st": row((_STATE, _cache_state)),
@@ -99,4 +104,5 @@ TABLE: Mapping[str, Row] = {
     "listenin": row(once=_started),
     "model lo": row(once=_started),
     "all slot": IDLE,
+    "message_": row((r"last user message: .*text_n_tokens=(\d+)", _spans)),
 }

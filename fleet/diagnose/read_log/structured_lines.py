@@ -16,7 +16,7 @@ from fleet.diagnose.read_log.log_reading import SHOWN
 from fleet.diagnose.read_log.prefixes import source_place
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from fleet.diagnose.read_log.log_reading import LogReading, Task
     from fleet.diagnose.read_log.rows import Spans, Take
@@ -33,6 +33,8 @@ WANTED = frozenset(
     }
 )  # fmt: skip
 _PAIR = re.compile(r'(\w+)=("(?:[^"\\]|\\.)*"|\S+)')
+_JSON_PAIR = re.compile(r'"(\w+)":\s*("[^"]*"|[^\s,}]+)')
+_NUMBER = re.compile(r'"(\w+)":\s*(-?\d[\d.eE+-]*)')
 MAINLINE_CHANGED = 1_725_500_000  # September 2024: llama.cpp left this shape, ik kept it
 LIMIT = 256 * 1024
 
@@ -85,6 +87,15 @@ def bracket_places(line: str, begin: int) -> Places | None:
         if found[1] in WANTED
     }
     return Places(source_place(line), end + 2, stop, values)
+
+
+def json_places(line: str, message: slice) -> Places | None:
+    """Return the same for a flat JSON object whose `message` stands there."""
+    values = {
+        found[1]: slice(*found.span(2)) for found in _JSON_PAIR.finditer(line) if found[1] in WANTED
+    }
+    flat = line.count("{") == 1
+    return Places(source_place(line), message.start, message.stop, values) if flat else None
 
 
 def _value(text: str) -> Any:  # noqa: ANN401 - whatever the log says
@@ -215,34 +226,54 @@ def task_line(text: str) -> tuple[TakeTask | None, tuple[str, ...]]:
     return next(((take, names) for words, take, names in TASK_LINES if words in text), (None, ()))
 
 
-def read_timings(
-    assembly: TaskAssembly, source: str, found: Mapping[str, Any], line: int, text: str
-) -> bool:
-    """Take an answer's `timings` object as a task; numbered by `call` or in order."""
+def timings_of(found: Mapping[str, Any]) -> Values | None:
+    """Return the figures of an answer's `timings` object, None for other objects."""
     timings = found.get("timings")
     if not isinstance(timings, dict) or "prompt_n" not in timings:
-        return False
+        return None
+    told = {name: found.get(name) for name in NUMBERS} | timings
+    wanted = (*NUMBERS, *_TIMINGS.values())
+    return {name: told[name] for name in wanted if type(told.get(name)) in {int, float}}
+
+
+def number_places(line: str, names: Iterable[str]) -> Mapping[str, slice] | None:
+    """Return where the numbers of a JSON line stand, None unless each is named once."""
+    places = {found[1]: slice(*found.span(2)) for found in _NUMBER.finditer(line)}
+    once = all(name in places and line.count(f'"{name}"') == 1 for name in names)
+    return {name: places[name] for name in names} if once else None
+
+
+def number_of(text: str) -> float:
+    """Return a number as JSON writes it, an int where it is one."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def take_timings(
+    assembly: TaskAssembly, source: str, told: Mapping[str, Any], line: int, text: str
+) -> None:
+    """Take an answer's timings as a task; numbered by `call` or in order."""
     reading = assembly.reading
-    number = found.get("call", found.get("id_task"))
-    if not isinstance(number, int):
+    number = told.get("call", told.get("id_task"))
+    if number is None:
         number = reading.task_count + len(assembly.tasks) + 1
-    slot = found.get("id_slot")
-    task = assembly.open((source, slot if isinstance(slot, int) else None), number, line, text)
+    task = assembly.open((source, told.get("id_slot")), number, line, text)
     reading.marks.add("timings")
     task.selected_by = "timings"
     for name, key in _TIMINGS.items():
-        value = timings.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            setattr(task, name, value)
+        if key in told:
+            setattr(task, name, told[key])
     if task.draft_generated:
         task.draft_rate = (task.draft_accepted or 0) / task.draft_generated
         reading.draft_generated += task.draft_generated
         reading.draft_accepted += task.draft_accepted or 0
     if task.prompt is None and task.cached is not None and task.processed is not None:
         task.prompt = task.cached + task.processed
-    return True
 
 
+NUMBERS = ("call", "id_task", "id_slot")
 _TIMINGS = {
     "cached": "cache_n", "processed": "prompt_n", "gen": "predicted_n",
     "pp_ms": "prompt_ms", "tg_ms": "predicted_ms", "pp_tps": "prompt_per_second",
