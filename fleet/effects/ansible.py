@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -13,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fleet.effects.causes import Cause, cause_of
 from fleet.errors import HostUnreachable, OutsideError
 
 if TYPE_CHECKING:
@@ -25,22 +25,13 @@ if TYPE_CHECKING:
 BESIDE_PYTHON = Path(sys.executable).parent
 LAST_LINES = 3
 CAUSES = (
-    (r"No space left on device", "its disk is full", "free some space there, see `df -h`"),
-    (
-        r"python\S*: (?:not found|No such file)|interpreter.*not found|failed to discover",
-        "it has no python",
-        "`fleet doctor {host} --fix` installs it",
-    ),
-    (
-        r"podman: (?:command )?not found|No such file or directory: b?'podman'",
-        "it has no podman",
-        "`fleet doctor {host} --fix` installs it",
-    ),
-    (
-        r"sudo: a password is required|Missing sudo password",
-        "sudo asks for a password there",
-        "log in as root, or allow sudo without a password",
-    ),
+    Cause("No space left on device", "its disk is full", "free some space there, see `df -h`"),
+    Cause(r"python\S*: (?:not found|No such file)|interpreter.*not found|failed to discover",
+          "it has no python", "`fleet doctor {host} --fix` installs it"),
+    Cause("podman: (?:command )?not found|No such file or directory: b?'podman'",
+          "it has no podman", "`fleet doctor {host} --fix` installs it"),
+    Cause("sudo: a password is required|Missing sudo password",
+          "sudo asks for a password there", "log in as root, or allow sudo without a password"),
 )  # fmt: skip
 
 
@@ -157,12 +148,10 @@ def _failure(host: str, task: str, result: Mapping[str, Any]) -> FleetError:
         if part is result or part.get("failed")
         for key in ("stderr", "module_stderr", "msg", "stdout", "module_stdout")
     ]
-    said = "\n".join(texts)
-    for pattern, message, fix in CAUSES:
-        if re.search(pattern, said):
-            return OutsideError(
-                f"`{task}` failed: {message}", where=host, fix=fix.format(host=host)
-            )
+    cause = cause_of("\n".join(texts), CAUSES)
+    if cause:
+        fix = cause.fix.format(host=host)
+        return OutsideError(f"`{task}` failed: {cause.message}", where=host, fix=fix)
     texts = [text.removeprefix("Task failed: ") for text in texts]
     lines = [
         line for text in texts if text.strip() for line in text.strip().splitlines()[-LAST_LINES:]

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Self, TypeVar
 
+from fleet.effects.causes import Cause, cause_of
 from fleet.effects.commands import TIMED_OUT, CommandResult, LocalCommands
 from fleet.effects.machine import free_port
 from fleet.effects.spoken_process import SpokenProcess, spoken_process
@@ -52,52 +53,26 @@ class SshTarget:
         return f"{self.user}@{self.address}" if self.user else self.address
 
 
-@dataclass(frozen=True, slots=True)
-class _Cause:
-    """What ssh says, what that means, and the cure; `{host}` and `{known}` are filled in."""
-
-    said: str
-    message: str
-    fix: str
-
-
 # in this order: the first that ssh said wins
 CAUSES = (
-    _Cause(
-        "HOST IDENTIFICATION HAS CHANGED",
-        "its host key is not the one pinned before: it was rebuilt, or somebody is in between",
-        "compare the key on the host itself; if it is right: `ssh-keygen -R {address} -f {known}`",
-    ),
-    _Cause(
-        "Host key verification failed",
-        "its host key is not known",
-        "`ssh {login}` once and compare the key it shows",
-    ),
-    _Cause(
-        "Permission denied",
-        "it refuses the key",
-        "`ssh-copy-id {login}`, or name another `user` or `key_file` for this host",
-    ),
-    _Cause(
-        "Connection refused",
-        "nothing answers SSH on port {port}",
-        "start sshd there, or set the host's `port`",
-    ),
-    _Cause("Could not resolve", "its name has no address", "check the host's `address`"),
-    _Cause(
-        "timed out",
-        "no answer within the time-out",
-        "is it switched on, and the network there? `ping {address}`",
-    ),
-    _Cause(
-        "No route to host", "no route to it", "is it switched on, and the network there?"
-    ),
-    _Cause(
-        "Network is unreachable", "no route to it", "is the network of this machine up?"
-    ),
-    _Cause("no such identity", "the key file is missing", "check the host's `key_file`"),
+    Cause("HOST IDENTIFICATION HAS CHANGED",
+          "its host key is not the one pinned before: it was rebuilt, or somebody is in between",
+          "compare the key on the host itself; if it is right: "
+          "`ssh-keygen -R {address} -f {known}`"),
+    Cause("Host key verification failed", "its host key is not known",
+          "`ssh {login}` once and compare the key it shows"),
+    Cause("Permission denied", "it refuses the key",
+          "`ssh-copy-id {login}`, or name another `user` or `key_file` for this host"),
+    Cause("Connection refused", "nothing answers SSH on port {port}",
+          "start sshd there, or set the host's `port`"),
+    Cause("Could not resolve", "its name has no address", "check the host's `address`"),
+    Cause("timed out", "no answer within the time-out",
+          "is it switched on, and the network there? `ping {address}`"),
+    Cause("No route to host", "no route to it", "is it switched on, and the network there?"),
+    Cause("Network is unreachable", "no route to it", "is the network of this machine up?"),
+    Cause("no such identity", "the key file is missing", "check the host's `key_file`"),
+    Cause("", "the SSH connection was lost", "run the command again; it goes on from there"),
 )  # fmt: skip
-LOST = _Cause("", "the SSH connection was lost", "run the command again; it goes on from there")
 
 
 @dataclass(kw_only=True)
@@ -286,7 +261,7 @@ class SshCommands:
 
 def unreachable(target: SshTarget, said: str, known_hosts: Path) -> HostUnreachable:
     """Return the error that names the cause ssh gave, for one host."""
-    cause = next((cause for cause in CAUSES if cause.said in said), LOST)
+    cause = cause_of(said, CAUSES) or CAUSES[-1]
     fields = {
         "login": target.login, "port": target.port, "known": known_hosts,
         "address": _known_name(target),
