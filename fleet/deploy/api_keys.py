@@ -12,10 +12,13 @@ from fleet.errors import OutsideError, UserError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from fleet.compiler.launch_config import LaunchConfig
     from fleet.effects.folders import Folders
+    from fleet.observe.server_client import ServerClient
 
 OWNER_ONLY = 0o600
 KEY_BYTES = 32
+UNAUTHORIZED = "HTTP 401"
 
 
 def key_file(folders: Folders, deployment: str) -> Path:
@@ -55,3 +58,17 @@ def rotate_key(folders: Folders, deployment: str) -> str:
     key = f"fleet-{secrets.token_urlsafe(KEY_BYTES)}"
     write_atomically(key_file(folders, deployment), f"{key}\n", mode=OWNER_ONLY)
     return key
+
+
+def is_refused(client: ServerClient, launch: LaunchConfig) -> bool:
+    """Whether the server of `launch` wants another key than the client has.
+
+    Raises `OutsideError` when it says neither.
+    """
+    try:
+        client.models() if launch.engine == "vllm" else client.props()
+    except OutsideError as error:
+        if UNAUTHORIZED not in str(error):
+            raise
+        return True
+    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fleet.compiler.planned_context import planned_slot_context
+from fleet.deploy.api_keys import is_refused
 from fleet.deploy.await_ready import first_request
 from fleet.deploy.check_memory import memory_checks
 from fleet.deploy.find_hosts import local_host
@@ -14,7 +15,6 @@ from fleet.deploy.look import Seen, client_of, look
 from fleet.deploy.prime import keep_primed
 from fleet.deploy.start_failure import classify
 from fleet.effects.files import read_text
-from fleet.effects.http import NoAnswer
 from fleet.effects.machine import LOCAL
 from fleet.errors import OutsideError
 from fleet.observe.checks import Check
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from fleet.deploy.rim import Rim
     from fleet.observe.observation import RunningServer
     from fleet.profiles.kinds import RuntimeName, SharedPrefix
-
-UNAUTHORIZED = "401"
 
 
 def check_deployment(name: str, rim: Rim, *, prepared: Prepared | None) -> tuple[Check, ...]:
@@ -173,15 +171,12 @@ def _key_is_asked(seen: Seen, launch: LaunchConfig, rim: Rim) -> Check:
     """Ask without the key: `/health` is public, so only this proves it."""
     name = f"{_who(launch)}: key"
     try:
-        ServerClient(url=seen.server.asked_at or "", http=rim.http).props()
-    except NoAnswer as error:
-        return Check(name=name, ok=False, message=str(error))
+        if is_refused(ServerClient(url=seen.server.asked_at or "", http=rim.http), launch):
+            return Check(name=name, ok=True, message="refuses requests without the key")
     except OutsideError as error:
-        ok = UNAUTHORIZED in str(error)
-        return Check(name=name, ok=ok, message="refuses requests without the key")
-    return Check(
-        name=name, ok=False, message="answers requests without the key", fix="`fleet restart`"
-    )
+        return Check(name=name, ok=False, message=str(error))
+    fix = f"`fleet restart {launch.deployment}`"
+    return Check(name=name, ok=False, message="answers requests without the key", fix=fix)
 
 
 def _host_checks(prepared: Prepared) -> Iterator[Check]:

@@ -1,4 +1,4 @@
-"""Servers that were ready once and answer no more: they are replaced, not waited for."""
+"""Servers that were ready once and answer no more, or not to the key: they are replaced."""
 
 from __future__ import annotations
 
@@ -6,11 +6,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from fleet.deploy.api_keys import is_refused
 from fleet.deploy.generations import read_generations, read_record
+from fleet.errors import OutsideError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from fleet.compiler.launch_config import LaunchConfig
     from fleet.deploy.plan_changes import Change
     from fleet.deploy.rim import Rim
     from fleet.observe.observation import RunningServer
@@ -26,17 +29,31 @@ def replace_hung(
     """Return `changes` where a server is not kept that was ready and is silent for `HUNG_S`.
 
     One that has yet to become ready for the first time is loading, however silent it is.
+    One that asks for the key of before `fleet key --rotate` is not kept either.
     """
-    return tuple(
-        replace(each, action="replace", why=f"was ready, answers no more (for {HUNG_S:.0f} s)")
-        if each.action == "keep"
-        and each.old is not None
-        and each.old.role == "server"
-        and was_ready(each.old, name, rim)
-        and _silent(client(each), rim)
-        else each
-        for each in changes
-    )
+    return tuple(_judged(each, name, rim, client) for each in changes)
+
+
+def _judged(
+    change: Change, name: str, rim: Rim, client: Callable[[Change], ServerClient]
+) -> Change:
+    old, launch = change.old, change.new
+    if change.action != "keep" or old is None or launch is None or old.role != "server":
+        return change
+    if was_ready(old, name, rim) and _silent(client(change), rim):
+        why = f"was ready, answers no more (for {HUNG_S:.0f} s)"
+    elif launch.secrets and _keeps_old_key(client(change), launch):
+        why = "its API key was changed"
+    else:
+        return change
+    return replace(change, action="replace", why=why)
+
+
+def _keeps_old_key(client: ServerClient, launch: LaunchConfig) -> bool:
+    try:
+        return is_refused(client, launch)
+    except OutsideError:  # still loading, perhaps
+        return False
 
 
 def was_ready(server: RunningServer, name: str, rim: Rim) -> bool:

@@ -313,6 +313,11 @@ def test_a_key_is_asked_for_and_shown_by_one_command_only(
     assert [path.name for path in holders] == ["tiny.key"]
     assert holders[0].stat().st_mode & 0o777 == 0o600
 
+    assert fleet("key", "tiny", "--rotate").out.strip() != key
+    assert "its API key was changed" in up(model, port, "--set", "api_key=true").err
+    assert up(model, port, "--set", "api_key=true", "--yes").code == 0
+    assert fleet("check", "tiny").code == 0
+
 
 def test_a_full_disk_is_one_sentence_and_starts_nothing(
     model: Path, port: int, tmp_path: Path

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from fleet.compiler.launch_config import LaunchConfig
+from fleet.compiler.launch_config import LaunchConfig, SecretFile
 from fleet.deploy.find_hung import replace_hung
 from fleet.deploy.generations import Generation, Record, write_generation, write_record
 from fleet.deploy.plan_changes import plan_changes
 from fleet.deploy.rim import Rim
 from fleet.effects.folders import Folders
+from fleet.effects.http import NoAnswer
+from fleet.errors import OutsideError
 from fleet.observe.observation import RunningServer
 
 if TYPE_CHECKING:
@@ -86,3 +88,32 @@ def test_a_change_that_replaces_anyway_is_not_waited_for(tmp_path: Path) -> None
     changes = plan_changes([replace(LAUNCH, argv=("-c", "1"))], [SERVER])
 
     assert replace_hung(changes, "d", rim, client=lambda _: pytest.fail("asked")) == changes
+
+
+@pytest.mark.parametrize(
+    ("said", "action"),
+    [
+        (None, "keep"),
+        (OutsideError("HTTP 401: Invalid API Key"), "replace"),
+        (OutsideError("HTTP 503: Loading model"), "keep"),
+        (NoAnswer("timed out"), "keep"),
+    ],
+)
+def test_a_server_that_keeps_a_rotated_key_is_replaced(
+    tmp_path: Path, said: OutsideError | None, action: str
+) -> None:
+    class Asked(Told):
+        def props(self) -> dict[str, Any]:
+            if said is not None:
+                raise said
+            return {}
+
+    locked = replace(LAUNCH, secrets=(SecretFile(name="api-key", target="/run/secrets/key"),))
+    server = replace(SERVER, digest=locked.digest)
+    rim = Rim(folders=Folders(config=tmp_path, state=tmp_path, cache=tmp_path))
+    client: Any = Asked(["ready"])
+
+    (change,) = replace_hung(plan_changes([locked], [server]), "d", rim, client=lambda _: client)
+
+    assert change.action == action
+    assert ("API key" in change.why) == (action == "replace")
