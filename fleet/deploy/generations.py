@@ -7,12 +7,13 @@ was started. A generation is written before its servers start and marked ready a
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from fleet.deploy.launch_record import damaged, launch_from_json, launch_to_json
 from fleet.effects.files import write_atomically
-from fleet.errors import UserError
+from fleet.errors import OutsideError, UserError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -105,8 +106,16 @@ def write_record(folders: Folders, record: Record) -> None:
 
 def read_generations(folders: Folders, name: str) -> tuple[Generation, ...]:
     """Return the generations kept, oldest first. Raises `OutsideError` for a damaged one."""
-    folder = deployment_folder(folders, name) / "generations"
-    return tuple(_generation(path) for path in sorted(folder.glob("[0-9]*.json")))
+    return tuple(map(_generation, _files(folders, name)))
+
+
+def whole_generations(folders: Folders, name: str) -> tuple[Generation, ...]:
+    """Return the generations that can be read, for those who ask about all deployments."""
+    found = []
+    for path in _files(folders, name):
+        with suppress(OutsideError):
+            found.append(_generation(path))
+    return tuple(found)
 
 
 def generation(folders: Folders, name: str, number: int) -> Generation:
@@ -124,8 +133,12 @@ def write_generation(folders: Folders, name: str, made: Generation) -> None:
     folder = deployment_folder(folders, name) / "generations"
     content = {**asdict(made), "launches": [launch_to_json(each) for each in made.launches]}
     write_atomically(folder / f"{made.number:06}.json", json.dumps(content, indent=1))
-    for old in sorted(folder.glob("[0-9]*.json"))[:-KEPT]:
+    for old in _files(folders, name)[:-KEPT]:
         old.unlink(missing_ok=True)
+
+
+def _files(folders: Folders, name: str) -> list[Path]:
+    return sorted((deployment_folder(folders, name) / "generations").glob("[0-9]*.json"))
 
 
 def _generation(path: Path) -> Generation:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fleet.deploy.generations import deployment_folder, read_generations, read_record, recorded
+from fleet.deploy.generations import deployment_folder, read_record, recorded, whole_generations
 from fleet.deploy.model_files import models_folder
 from fleet.deploy.trial_leftovers import orphaned
 from fleet.effects.files import folder_bytes
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fleet.compiler.launch_config import LaunchConfig
+    from fleet.deploy.generations import Generation
     from fleet.deploy.rim import Rim
 
 # what `fleet build` makes carries both; what others built or pulled has neither
@@ -49,7 +50,7 @@ def models(rim: Rim) -> tuple[ShelfItem, ...]:
     return tuple(
         ShelfItem(
             kind="model", name=folder.name, path=folder, size=ByteSize(folder_bytes(folder)),
-            used_by=tuple(name for name, model in users if _below(model, folder)),
+            used_by=tuple(dict.fromkeys(n for n, model in users if _below(model, folder))),
         )
         for folder in folders
     )  # fmt: skip
@@ -93,16 +94,24 @@ def remove(item: ShelfItem, rim: Rim) -> None:
 
 
 def _wanted_up(rim: Rim) -> list[tuple[str, LaunchConfig]]:
-    """Return deployment and launch of everything that is recorded as up."""
-    found = []
-    for name in recorded(rim.folders):
+    """Return deployment and launch of everything that is recorded as up, or may be."""
+    return [
+        (name, launch)
+        for name in recorded(rim.folders)
+        for made in _wanted(name, rim)
+        for launch in made.launches
+    ]
+
+
+def _wanted(name: str, rim: Rim) -> tuple[Generation, ...]:
+    """Return the generation that is up; of a damaged record all: each may be what runs."""
+    kept = whole_generations(rim.folders, name)
+    try:
         record = read_record(rim.folders, name)
-        if record is None or record.wanted != "up":
-            continue
-        for made in read_generations(rim.folders, name):
-            if made.number == record.generation:
-                found += [(name, launch) for launch in made.launches]
-    return found
+    except OutsideError:
+        return kept
+    up = record.generation if record and record.wanted == "up" else None
+    return tuple(made for made in kept if made.number == up)
 
 
 def _below(file: str | None, folder: Path) -> bool:
@@ -112,9 +121,12 @@ def _below(file: str | None, folder: Path) -> bool:
 def _old_generations(rim: Rim) -> Iterator[ShelfItem]:
     """Yield all but the wanted generation and the one that `rollback` goes to."""
     for name in recorded(rim.folders):
-        record = read_record(rim.folders, name)
+        try:
+            record = read_record(rim.folders, name)
+        except OutsideError:  # `status` names it; which generation runs is not known
+            continue
         wanted = record.generation if record else 0
-        kept = read_generations(rim.folders, name)
+        kept = whole_generations(rim.folders, name)
         before = [each.number for each in kept if each.ready and each.number < wanted]
         needed = {wanted, *before[-ROLLBACKS:]}
         for made in kept:
