@@ -21,11 +21,14 @@ def answer_checks(checks: Sequence[Check], *, as_json: bool, with_host: bool = F
     if as_json:
         print_json({"checks": [_json(check, with_host=with_host) for check in checks]})
     else:
-        rows = [("ok" if each.ok else "NO", each.name, each.message) for each in checks]
-        print_table(("", "check", "found"), rows)
+        several = with_host and len({each.host for each in checks}) > 1
+        rows = [("ok" if each.ok else "NO", each.host, each.name, each.message) for each in checks]
+        columns = ("", "host", "check", "found")
+        shown = [0, 1, 2, 3] if several else [0, 2, 3]
+        print_table([columns[n] for n in shown], [[row[n] for n in shown] for row in rows])
         for each in checks:
             if not each.ok and each.fix:
-                note(f"{each.name}: {each.fix}")
+                note(f"{f'{each.host}: ' if several else ''}{each.name}: {each.fix}")
     raise typer.Exit(0 if all(check.ok for check in checks) else NOT_AS_WANTED)
 
 

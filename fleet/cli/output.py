@@ -16,6 +16,8 @@ from fleet.cli.readable_errors import drop_stdout, write_out
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from rich.console import JustifyMethod
+
 # a pipe has no width: tables are then as wide as their longest lines need
 _WIDE = 200
 
@@ -47,7 +49,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Table:
     """Return a table without frames; columns that end in `>` are aligned to the right."""
     made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for column in columns:
-        made.add_column(column.rstrip(">"), justify="right" if column.endswith(">") else "left")
+        justify: JustifyMethod = "right" if column.endswith(">") else "left"
+        made.add_column(column.rstrip(">"), justify=justify, overflow="fold")
     for row in rows:
         made.add_row(*("" if cell is None else str(cell) for cell in row))
     return made

@@ -9,6 +9,7 @@ import typer
 
 from fleet.cli.options import Json
 from fleet.cli.output import console, print_json
+from fleet.errors import UserError
 
 app = typer.Typer()
 
@@ -19,6 +20,9 @@ def report(
     as_json: Json = False,
 ) -> None:
     """Write DIR/report.html, .md, .csv and DIR/plots/, and print the page's path."""
+    if not folder.is_dir():
+        fix = "name the `--out` folder of a bench, or that of a study"
+        raise UserError("no such folder", where=str(folder), fix=fix)
     from fleet.report.write_report import write_report  # noqa: PLC0415 - it draws: an optional extra
 
     written = write_report(folder)

@@ -23,3 +23,15 @@ def test_every_verb_loads_without_the_extras() -> None:
     )
 
     assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_that_is_not_there_is_named_before_an_extra_is_asked_for() -> None:
+    words = "import sys; sys.modules['matplotlib'] = None; from fleet.__main__ import run; run()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", words, "report", "/nowhere"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 3
+    assert "/nowhere: no such folder" in done.stderr
