@@ -253,7 +253,7 @@ def _generation(prepared: PreparedHosts, changes: Sequence[Change], work: HostWo
     """Return the generation that runs when nothing moves, else the next one."""
     name = prepared.deployment.name
     kept = read_generations(work.rim.folders, name)
-    used = [each.number for each in kept]
+    used = [each.number for each in kept if each.ready]  # one that never served gives its number
     used += [change.old.generation for change in changes if change.old is not None]
     digests = {launch.digest for launch in prepared.launches}
     same = [each for each in kept if {launch.digest for launch in each.launches} == digests]
