@@ -312,7 +312,7 @@ def gpu_not_used(reading: LogReading, _tally: TaskTally) -> Hit | None:
 def partial_offload(reading: LogReading, _tally: TaskTally) -> Hit | None:
     """Some layers are not on the accelerator."""
     if reading.gpu_layers and reading.count("some-layers"):
-        return _events(reading, "some-layers", detail=f"{reading.gpu_layers} layers")
+        return _events(reading, "some-layers")
     return None
 
 

@@ -124,7 +124,7 @@ class TaskTally:
             rates[1] += task.tg_ms / 1000
 
     def _reuse(self, task: Task, reused: float | None, ms: float) -> None:
-        cold = task.fresh or (task.task == 0 and task.held is None)
+        cold = task.fresh or task.held == 0 or (task.task == 0 and task.held is None)
         if cold and not task.cached:
             if task.cached == 0:
                 self.hit("COLD_START", task)
@@ -153,7 +153,8 @@ class TaskTally:
     def _erased(self, task: Task, ms: float) -> None:
         """Checkpoints were thrown away: a loss where tokens in common were read again."""
         had, cached = _had(task), task.cached or 0
-        if not task.forced and (cached if had is None else had - cached <= FEW_TOKENS):
+        some = max(FEW_TOKENS, (1 - KEPT) * (had or 0))
+        if not task.forced and (cached if had is None else had - cached <= some):
             return
         self.hit("CHECKPOINTS_INVALIDATED", task, _again(task, ms))
         low, high = task.erased_from, task.erased_to
@@ -195,7 +196,7 @@ def _kept(task: Task) -> float | None:
 def _early(  # noqa: PLR0911 - one a kind of evidence
     task: Task, similar: float | None, reused: float | None, kept: float | None
 ) -> bool:
-    if kept is not None and kept >= KEPT:
+    if task.held == 0 or (kept is not None and kept >= KEPT):
         return False
     if task.lcp is not None and similar is not None:
         return similar < HALF

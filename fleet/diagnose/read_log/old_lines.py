@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from fleet.diagnose.read_log.known_lines import Figures
-    from fleet.diagnose.read_log.log_reading import LogReading
+    from fleet.diagnose.read_log.log_reading import LogReading, Task
     from fleet.diagnose.read_log.task_assembly import Key, TaskAssembly
 
     Read = Callable[[TaskAssembly, str, str, int], None]  # the server, a line and its number
@@ -122,20 +122,26 @@ def _ik_cache(assembly: TaskAssembly, text: str) -> None:
         return
     keys = {key: int(value) for key, value in _PAIR.findall(found[2])}
     past = keys.get("n_past1", keys.get("n_past"))
-    task = assembly.current
-    if task is None or task.released is not None:
-        running = [one for one in assembly.tasks.values() if one.released is None]
-        task = running[-1] if running else None
+    task = _running(assembly)
     if task is not None and past is not None:
         task.held, task.lcp = int(found[1]), past
         if task.first_rm is None:
             task.cached = past
 
 
+def _running(assembly: TaskAssembly) -> Task | None:
+    """Return the task that a line without any name speaks of."""
+    task = assembly.current
+    if task is not None and task.released is None:
+        return task
+    running = [one for one in assembly.tasks.values() if one.released is None]
+    return running[-1] if running else task
+
+
 def mark_mismatch(assembly: TaskAssembly, number: int, line: str) -> None:
     """`Common part does not match fully`: the running task's prompt differs from the cache."""
     assembly.reading.marks.add("ik-cache")
-    task = assembly.current
+    task = _running(assembly)
     if task is not None:
         task.mismatch = True
         task.line, task.text = number, line[:SHOWN]

@@ -67,6 +67,7 @@ class LogReader:
         self._head, self._source, self._key, self._number = "", "", ("", 0), -1
         self._task = Task()
         self._line = 0
+        self._loading = ""  # the server that loaded a model last, of several
         self._shape, self._shapes = b"", [b""]
         self._known: dict[bytes, Reads | None] = {}
         self._troubles: dict[bytes, error_lines.Trouble | None] = {}
@@ -537,8 +538,13 @@ class LogReader:
         if begins and "tensors" in text:
             self._remember(lambda _line, _number: self._maybe_restart(), line, number)
             return False
+        source = line[source_place(line)] if "offloaded" in text else ""
+        if source not in {"", self._loading}:  # one server of several, not a draft
+            self._loading, reading.loads = source, 0
         before = reading.said
         found = self._row(row, text, line, number)
+        if source:
+            self._known.pop(shape, None)
         if reading.said > before:
             return False
         silent = self._last_trouble(text, line, number)

@@ -102,6 +102,49 @@ INFO [            update_slots] slot released | tid="1" timestamp=1718000003 id_
         figures={"checkpoints.forced_full": 1},
     ),
     Variant(
+        "a router child that is partly offloaded beside one that is not",
+        """\
+[57130] 0.03.100.000 I load_tensors: offloaded 49/49 layers to GPU
+[57131] 0.03.200.000 I load_tensors: offloaded 20/33 layers to GPU
+""",
+        {"PARTIAL_OFFLOAD"}, {"GPU_NOT_USED"}, {"gpu_layers": "20/33"},
+    ),
+    Variant(
+        "ik after a cold start: the mismatch is the second question's",
+        """\
+slot launch_slot_: id  0 | task 0 | processing task
+======== Cache: cache_size = 0, n_past0 =  0, n_past1 =  0, n_past_prompt1 = 0,  n_past2 =  0, n_past_prompt2 =  0
+slot print_timing: id  0 | task 0 |
+prompt eval time =   10000.00 ms /  1000 tokens (   10.00 ms per token,   100.00 tokens per second)
+       eval time =   10000.00 ms /   100 tokens (  100.00 ms per token,    10.00 tokens per second)
+slot      release: id  0 | task 0 | stop processing: n_past = 1099, truncated = 0
+slot launch_slot_: id  0 | task 102 | processing task
+======== Cache: cache_size = 1100, n_past0 =  1050, n_past1 =  1050, n_past_prompt1 = 1050,  n_past2 =  1050, n_past_prompt2 =  1050
+Common part does not match fully
+cache : <think>
+prompt: <|im_end|>
+slot print_timing: id  0 | task 102 |
+prompt eval time =    1000.00 ms /   100 tokens (   10.00 ms per token,   100.00 tokens per second)
+       eval time =   10000.00 ms /   100 tokens (  100.00 ms per token,    10.00 tokens per second)
+slot      release: id  0 | task 102 | stop processing: n_past = 1249, truncated = 0
+""",
+        {"THINK_STRIPPED", "PREFIX_DIVERGES_LATE", "COLD_START"}, {"PREFIX_DIVERGES_EARLY"},
+        {"task_count": 2, "cached_tokens": 1050},
+    ),
+    Variant(
+        "a checkpoint restored a few tokens before the change is as good as it gets",
+        """\
+slot get_availabl: id  0 | task -1 | selected slot by LCP similarity, sim_best = 0.990 (> 0.100 thold), f_keep = 0.970
+slot launch_slot_: id  0 | task 12 | processing task
+slot update_slots: id  0 | task 12 | new prompt, n_ctx_slot = 8192, n_keep = 0, task.n_tokens = 4000
+slot update_slots: id  0 | task 12 | n_past = 3900, slot.prompt.tokens.size() = 4010, seq_id = 0, pos_min = 4009, n_swa = 1
+slot update_slots: id  0 | task 12 | restored context checkpoint (pos_min = 3861, pos_max = 3861, n_tokens = 3862, n_past = 3862, size = 75.376 MiB)
+slot update_slots: id  0 | task 12 | erased invalidated context checkpoint (pos_min = 3999, pos_max = 3999, n_tokens = 4000, n_swa = 1, pos_next = 3862, size = 75.376 MiB)
+slot update_slots: id  0 | task 12 | n_tokens = 3862, memory_seq_rm [3862, end)
+""",
+        {"CHECKPOINT_RESTORED"}, {"CHECKPOINTS_INVALIDATED"}, {"cached_tokens": 3862},
+    ),
+    Variant(
         "compose and JSON lines",
         "llama-1  | 0.01.000.000 I slot launch_slot_: id  0 | task 5 | processing task\n"
         "llama-1  | 0.01.000.001 I slot update_slots: id  0 | task 5 | cached n_tokens = 64, "
