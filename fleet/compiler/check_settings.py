@@ -6,9 +6,11 @@ and their builds are llama.cpp's (`src/llama-context.cpp`, `tools/server`).
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING
 
 from fleet.compiler.complete_settings import names_template
+from fleet.compiler.dialects import llama_cpp, vllm
 from fleet.compiler.dialects.llama_cpp_speculation import kinds_of_speculation
 from fleet.compiler.launch_config import Warn
 from fleet.compiler.planned_context import longest_context, padded, planned_slot_context
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from fleet.facts.build_facts import BuildFacts
     from fleet.facts.host_facts import HostFacts
     from fleet.facts.model_facts import ModelFacts
+    from fleet.profiles.kinds import Deployment
     from fleet.sizes import ByteSize
 
 _BLOCK = 32  # values of one quantized block
@@ -29,6 +32,32 @@ _SAME_TYPES = (10189, 10229)
 # pairs for which official CUDA images have a flash-attention kernel
 CUDA_PAIRS = frozenset({("f16", "f16"), ("bf16", "bf16"), ("q8_0", "q8_0"), ("q4_0", "q4_0")})
 _DRAFTLESS = frozenset({"draft-mtp"})
+
+
+def check_deployment(deployment: Deployment) -> None:
+    """Refuse a public address without a key, and dangerous extra arguments."""
+    if not _is_loopback(deployment.bind) and not deployment.api_key:
+        message = f"`{deployment.bind}` is reached from elsewhere and no API key is asked for"
+        fix = "write `api_key: true`, or bind to 127.0.0.1"
+        raise UserError(message, where=str(deployment.place), fix=fix)
+    if deployment.extra_args and not deployment.extra_args[0].startswith("-"):
+        message = f"`{deployment.extra_args[0]}` is no option"
+        raise UserError(message, where="extra_args", fix="begin with an option, such as `--prio`")
+    dangerous = llama_cpp.DANGEROUS_OPTIONS | vllm.DANGEROUS_OPTIONS
+    for word in deployment.extra_args:
+        if word.partition("=")[0] in dangerous and not deployment.allow_dangerous:
+            fix = "write `allow_dangerous: true` if you mean it"
+            raise UserError("the option is dangerous", where=f"extra_args {word}", fix=fix)
+
+
+def _is_loopback(address: str) -> bool:
+    """Whether `address` is reached from this machine alone."""
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def check_settings(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from fleet.compiler.check_settings import check_settings
+from fleet.compiler.check_settings import check_deployment, check_settings
 from fleet.compiler.complete_settings import complete_settings
 from fleet.compiler.cpu_placement import CpuPlacement, place_cpus
 from fleet.compiler.devices import container_devices, rpc_devices, rpc_program, rpc_warnings
@@ -25,7 +24,6 @@ from fleet.compiler.model_files import (
 )
 from fleet.compiler.pair_advice import pair_advice
 from fleet.compiler.placement import RPC_PORT, SHARED_MODEL, Placed, place_servers
-from fleet.errors import UserError
 from fleet.facts.architecture_records import model_facts_from_record, with_quant
 from fleet.profiles.settings_table import SETTINGS
 from fleet.sizes import GIB, ByteSize
@@ -59,14 +57,13 @@ class _Case:
     host: HostFacts
     model: ModelFacts | None
     build: BuildFacts
-    runtime: RuntimeName
     models_dir: str
     model_path: str
     workers: tuple[HostFacts, ...]  # of the head of an RPC pair
 
     @property
     def contained(self) -> bool:
-        return self.runtime != "embedded"
+        return runtime_of(self.deployment) != "embedded"
 
     @property
     def network(self) -> Network:
@@ -105,7 +102,6 @@ def compile_deployment(
     path = model_path or model_path_on_host(deployment.model, folder, whole_folder=whole)
     if deployment.models_dir and not path.startswith(("/", "~")):
         path = f"{deployment.models_dir}/{path}"
-    runtime = runtime_of(deployment)
 
     def facts_of(host: str) -> HostFacts:
         return hosts.get(host) or host_from_hardware(deployment.hardware, host)
@@ -118,14 +114,9 @@ def compile_deployment(
                 host=facts_of(placed.host),
                 model=facts,
                 build=build,
-                runtime=runtime,
                 models_dir=folder,
                 model_path=path,
-                workers=tuple(
-                    facts_of(worker.name)
-                    for worker in placed.workers
-                    if deployment.topology == "rpc"
-                ),
+                workers=tuple(facts_of(worker.name) for worker in placed.workers),
             )
         )
         for placed in place_servers(deployment)
@@ -156,32 +147,6 @@ def recorded_model(deployment: Deployment) -> ModelFacts | None:
     facts = model_facts_from_record(deployment.model.architecture)
     quant = (deployment.model.quant or "").casefold()
     return with_quant(facts, quant) if quant in {q.casefold() for q in facts.quants} else facts
-
-
-def is_loopback(address: str) -> bool:
-    """Whether `address` is reached from this machine alone."""
-    if address == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(address.strip("[]")).is_loopback
-    except ValueError:
-        return False
-
-
-def check_deployment(deployment: Deployment) -> None:
-    """Refuse a public address without a key, and dangerous extra arguments."""
-    if not is_loopback(deployment.bind) and not deployment.api_key:
-        message = f"`{deployment.bind}` is reached from elsewhere and no API key is asked for"
-        fix = "write `api_key: true`, or bind to 127.0.0.1"
-        raise UserError(message, where=str(deployment.place), fix=fix)
-    if deployment.extra_args and not deployment.extra_args[0].startswith("-"):
-        message = f"`{deployment.extra_args[0]}` is no option"
-        raise UserError(message, where="extra_args", fix="begin with an option, such as `--prio`")
-    dangerous = llama_cpp.DANGEROUS_OPTIONS | vllm.DANGEROUS_OPTIONS
-    for word in deployment.extra_args:
-        if word.partition("=")[0] in dangerous and not deployment.allow_dangerous:
-            fix = "write `allow_dangerous: true` if you mean it"
-            raise UserError("the option is dangerous", where=f"extra_args {word}", fix=fix)
 
 
 def _compile_one(case: _Case) -> LaunchConfig:
@@ -248,12 +213,12 @@ _SPELL = {
 
 def _wish(case: _Case, settings: Settings, model: Seen) -> Wish:
     deployment, target, gpus = case.deployment, case.placed.target, case.host.gpus
-    workers = case.placed.workers if deployment.topology == "rpc" else ()
     nodes = Nodes()
     if case.build.engine == "vllm":
         settings = {"alias": deployment.model.name, **settings}
     if deployment.topology == "tensor-parallel":
-        settings.setdefault("tensor_parallel", len(deployment.hosts))
+        own = settings.get("tensor_parallel", len(deployment.hosts))
+        settings = {**settings, "tensor_parallel": own}
         nodes = Nodes(
             count=len(deployment.hosts),
             rank=case.placed.rank,
@@ -269,7 +234,7 @@ def _wish(case: _Case, settings: Settings, model: Seen) -> Wish:
         port=deployment.port,
         api_key_file=KEY_TARGET if deployment.api_key else None,
         tls_files=_tls_files(case),
-        rpc_servers=tuple(f"{worker.fabric_address}:{RPC_PORT}" for worker in workers),
+        rpc_servers=tuple(f"{it.fabric_address}:{RPC_PORT}" for it in case.placed.workers),
         nodes=nodes,
         unified_gpu=any(gpu.unified for gpu in gpus),
         extra_args=deployment.extra_args,

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from fleet.errors import UserError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fleet.compiler.launch_config import Role
     from fleet.profiles.kinds import Deployment, HostTarget
 
@@ -28,7 +26,7 @@ class Placed:
     role: Role = "server"
     rank: int = 0
     target: HostTarget | None = None
-    workers: tuple[HostTarget, ...] = ()  # of a head
+    workers: tuple[HostTarget, ...] = ()  # that a head reaches over RPC
     after: tuple[str, ...] = ()  # servers that must be up before
 
 
@@ -53,18 +51,13 @@ def _replicas(deployment: Deployment) -> tuple[Placed, ...]:
 def _rpc(deployment: Deployment) -> tuple[Placed, ...]:
     """Workers first, on the fabric; then the head, which runs on the first host."""
     head, workers = _shared(deployment)
-    names = _worker_names(workers)
     if deployment.engine.engine != "llama.cpp":
         fix = "use llama.cpp, or `topology: tensor-parallel` for vllm"
         raise UserError(f"{deployment.engine.engine} has no RPC", where="topology", fix=fix)
     for worker in workers:
         _need_fabric(worker)
-    placed = tuple(
-        Placed(server=names[worker.name], host=worker.name, role="rpc-worker", rank=rank,
-               target=worker)
-        for rank, worker in enumerate(workers, start=1)
-    )  # fmt: skip
-    after = tuple(names.values())
+    placed = _placed_workers(workers, "rpc-worker")
+    after = tuple(worker.server for worker in placed)
     last = Placed(server="head", host=head.name, target=head, workers=workers, after=after)
     return (*placed, last)
 
@@ -72,20 +65,14 @@ def _rpc(deployment: Deployment) -> tuple[Placed, ...]:
 def _tensor_parallel(deployment: Deployment) -> tuple[Placed, ...]:
     """Head and workers start together: each waits for the others."""
     head, workers = _shared(deployment)
-    names = _worker_names(workers)
     if deployment.engine.engine != "vllm":
         fix = "use vllm, or `topology: rpc` for llama.cpp"
         message = f"{deployment.engine.engine} cannot share a layer over hosts"
         raise UserError(message, where="topology", fix=fix)
     for host in deployment.hosts:
         _need_fabric(host)
-    first = Placed(server="head", host=head.name, target=head, workers=workers)
-    rest = tuple(
-        Placed(server=names[worker.name], host=worker.name, role="tp-worker", rank=rank,
-               target=worker)
-        for rank, worker in enumerate(workers, start=1)
-    )  # fmt: skip
-    return (*rest, first)
+    first = Placed(server="head", host=head.name, target=head)
+    return (*_placed_workers(workers, "tp-worker"), first)
 
 
 def _shared(deployment: Deployment) -> tuple[HostTarget, tuple[HostTarget, ...]]:
@@ -95,10 +82,17 @@ def _shared(deployment: Deployment) -> tuple[HostTarget, tuple[HostTarget, ...]]
     return deployment.hosts[0], deployment.hosts[1:]
 
 
-def _worker_names(workers: tuple[HostTarget, ...]) -> Mapping[str, str]:
-    if len(workers) == 1:
-        return {workers[0].name: "worker"}
-    return {worker.name: f"worker-{rank}" for rank, worker in enumerate(workers, start=1)}
+def _placed_workers(workers: tuple[HostTarget, ...], role: Role) -> tuple[Placed, ...]:
+    return tuple(
+        Placed(
+            server="worker" if len(workers) == 1 else f"worker-{rank}",
+            host=worker.name,
+            role=role,
+            rank=rank,
+            target=worker,
+        )
+        for rank, worker in enumerate(workers, start=1)
+    )
 
 
 def _need_fabric(host: HostTarget) -> None:
