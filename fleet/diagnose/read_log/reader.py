@@ -61,7 +61,7 @@ class LogReader:
         """Start with nothing read; `on_task` sees every finished task."""
         self.reading = LogReading()
         self.assembly = TaskAssembly(self.reading, on_task=on_task)
-        self._clock = 0
+        self._clocks: dict[str, int] = {}  # by the server, of several in one log
         self._seen_slots = False
         # lines of one task follow each other: what the last slot line began with
         self._head, self._source, self._key, self._number = "", "", ("", 0), -1
@@ -258,7 +258,7 @@ class LogReader:
         """Begin a task; a clock that went back, or a number used twice, is a new start."""
         again = task.launched and task.released is not None
         if self._tick(clock) or again:
-            self._restart()
+            self._restart(self._source)
             task = self._task = self.assembly.open(self._key, self._number, number, line)
         return task
 
@@ -266,14 +266,16 @@ class LogReader:
         """Move the clock; True when it went back."""
         if clock is None or "stamps" not in self.reading.marks:
             return False
-        before, self._clock = self._clock, microseconds(clock)
-        return self._clock < before - _RESTART_US
+        now, clocks = microseconds(clock), self._clocks
+        before, clocks[self._source] = clocks.get(self._source, 0), now
+        return now < before - _RESTART_US
 
-    def _restart(self) -> None:
+    def _restart(self, source: str) -> None:
+        """Begin anew with one of the servers: slots are empty, numbers begin again."""
         reading = self.reading
-        if reading.task_count or self.assembly.tasks:
+        if self.assembly.served(source):
             reading.starts += 1
-            self.assembly.restart()
+            self.assembly.restart(source)
         self._head = ""
         reading.loads = 0
         reading.kvs.clear()
@@ -491,7 +493,7 @@ class LogReader:
         """Read `FUNCTION: text`, a build, an option line, vLLM; else look for trouble."""
         reading = self.reading
         found = _NAME.match(text)
-        if text.startswith("main: build = ") and self._build(text):
+        if text.startswith("main: build = ") and self._build(line, text):
             return False
         if found and (row := start_lines.TABLE.get(found[1])) is not None:
             return self._function(found[1], row, text[found.end() :].lstrip(), line, number)
@@ -508,9 +510,9 @@ class LogReader:
             if error_lines.find_trouble(text) is None:
                 return False
             del self._known[self._shape]
-        elif ("build" in text or "version: " in text) and self._build(text):
+        elif ("build" in text or "version: " in text) and self._build(line, text):
             begin = len(line) - len(text)
-            self._known[self._shape] = lambda line, _number: self._build(line[begin:])
+            self._known[self._shape] = lambda line, _number: self._build(line, line[begin:])
             return False
         elif options := old_lines.options_of(text):
             reading.options.update(options)
@@ -536,7 +538,8 @@ class LogReader:
         reading.marks.add(name)
         begins = name in _STARTERS and "loading model" in text
         if begins and "tensors" in text:
-            self._remember(lambda _line, _number: self._maybe_restart(), line, number)
+            named = source_place(line)
+            self._remember(lambda line, _number: self._maybe_restart(line[named]), line, number)
             return False
         source = line[source_place(line)] if "offloaded" in text else ""
         if source not in {"", self._loading}:  # one server of several, not a draft
@@ -552,20 +555,21 @@ class LogReader:
             self._known.pop(shape, None)  # to be looked at again
         return silent and not found
 
-    def _build(self, text: str) -> bool:
+    def _build(self, line: str, text: str) -> bool:
         """Take the number of a build, if there is one; after tasks it is a new start's."""
         reading, found = self.reading, _BUILD.search(text)
         if found is None:
             return False
-        if reading.build is not None and reading.task_count:
-            self._restart()
+        source = line[source_place(line)]
+        if reading.build is not None and self.assembly.served(source):
+            self._restart(source)
         reading.build = next(part for part in found.groups() if part)
         return True
 
-    def _maybe_restart(self) -> None:
+    def _maybe_restart(self, source: str) -> None:
         """Loading a model after tasks were served is a new start, not a draft."""
-        if self.reading.loads and (self.reading.task_count or self.assembly.tasks):
-            self._restart()
+        if self.reading.loads and self.assembly.served(source):
+            self._restart(source)
 
     def _last_trouble(self, text: str, line: str, number: int) -> bool:
         """Look for a sentence that means trouble in a line that says nothing else."""

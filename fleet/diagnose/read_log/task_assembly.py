@@ -37,6 +37,7 @@ class TaskAssembly:
     just_done: list[Task] = field(default_factory=list)  # since all slots were idle
     current: Task | None = None  # whose lines follow without a prefix
     currents: dict[str, Task] = field(default_factory=dict)  # ... by the server
+    sources: set[str] = field(default_factory=set)  # servers that had tasks since their start
     held: dict[Key, int] = field(default_factory=dict)  # tokens in the slot after a release
     on_task: Callable[[Task], None] | None = None
     sums: list[float] = field(default_factory=lambda: [0] * len(TOTALS))
@@ -70,6 +71,7 @@ class TaskAssembly:
         if task.held is None:
             task.held = self.held.get(key)
         self.tasks[key] = task
+        self.sources.add(key[0])
         self._meet(task)
         return task
 
@@ -101,26 +103,30 @@ class TaskAssembly:
         """Lines of `source` that name no task are this one's from now on."""
         self.current = self.currents[source] = task
 
-    def restart(self) -> None:
-        """A new start begins: slots are empty and numbers begin again."""
-        self._close_all()
-        self.held.clear()
+    def served(self, source: str) -> bool:
+        """Whether a server had tasks since it was started."""
+        return source in self.sources
+
+    def restart(self, source: str) -> None:
+        """A server starts again: its slots are empty and its numbers begin again."""
+        self.sources.discard(source)
+        for key in [key for key in self.tasks if key[0] == source]:
+            self.close(self.tasks.pop(key), key)
+        for key in [key for key in self.held if key[0] == source]:
+            del self.held[key]
         self.idle()
 
     def end(self) -> None:
         """The log is over: close what is open."""
-        self._close_all()
+        for key, task in self.tasks.items():
+            self.close(task, key)
+        self.tasks.clear()
         for key, task in self.chosen.items():
             if task.lcp is not None or task.processed is not None:
                 self.close(task, key)
         self.chosen.clear()
         if self.reading.task_count:
             self.reading.totals.update(zip(TOTALS, self.sums, strict=True))
-
-    def _close_all(self) -> None:
-        for key, task in list(self.tasks.items()):
-            self.close(task, key)
-        self.tasks.clear()
 
     def close(self, task: Task, key: Key) -> None:
         """Derive what is missing and hand the task on."""

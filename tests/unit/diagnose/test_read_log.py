@@ -119,6 +119,24 @@ def test_two_servers_whose_lines_alternate_are_kept_apart() -> None:
         ]
 
 
+def test_each_of_two_servers_has_a_clock_of_its_own() -> None:
+    def question(server: str, minute: int, number: int) -> str:
+        lines = (
+            f"{minute}.00.000.000 I slot launch_slot_: id  0 | task {number} | processing task, is_child = 0",
+            f"{minute}.02.000.000 I slot print_timing: id  0 | task {number} | prompt eval time =     500.00 ms /   100 tokens (    5.00 ms per token,   200.00 tokens per second)",
+            f"{minute}.03.000.000 I slot print_timing: id  0 | task {number} |        eval time =    1000.00 ms /    50 tokens (   20.00 ms per token,    50.00 tokens per second)",
+            f"{minute}.03.000.001 I slot      release: id  0 | task {number} | stop processing: n_tokens = {149 + number}, truncated = 0",
+        )
+        return "".join(f"[{server}] {line}\n" for line in lines)
+
+    first, second = question("5001", 9, 0), question("5002", 2, 0)
+    found = answer(first + second + question("5001", 10, 60) + question("5002", 3, 70))
+
+    assert (found["starts"], found["task_count"]) == (1, 4)
+    assert [one["cached_tokens"] for one in found["tasks"]] == [0, 0, 60, 70]
+    assert answer(first + second + question("5001", 0, 0))["starts"] == 2
+
+
 PREFIXES_OF_UNITS = ("Nov 12 10:00:07 box llama-a[77]: ", "Nov 12 10:00:07 box llama-b[78]: ")
 
 
