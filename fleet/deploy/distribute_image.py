@@ -14,6 +14,34 @@ if TYPE_CHECKING:
     from fleet.effects.ssh import SshCommands
 
 
+# A sender that lost its power or its network never says so: after this silence podman sees the
+# end of half an archive, and clears it away. Saving a large image may be silent for minutes.
+SILENCE_S = 600.0
+LOAD = """
+import os, select, subprocess, sys
+child = subprocess.Popen(sys.argv[2:], stdin=subprocess.PIPE, bufsize=0)
+block = b"-"
+try:
+    while block and select.select([0], [], [], float(sys.argv[1]))[0]:
+        block = os.read(0, 1 << 20)
+        rest = block
+        while rest:
+            rest = rest[child.stdin.write(rest):]
+except BrokenPipeError:
+    pass
+child.stdin.close()
+code = child.wait()
+sys.exit(code or (1 if block else 0))
+"""
+
+
+def load_words(
+    silence_s: float = SILENCE_S, load: tuple[str, ...] = ("podman", "load", "--quiet")
+) -> tuple[str, ...]:
+    """Return the words that load what comes on stdin, until its end or a silence."""
+    return ("python3", "-c", LOAD, str(silence_s), *load)
+
+
 def image_missing(sight: HostSight, image: str) -> bool:
     """Whether the host has no image of that name."""
     names = {image, f"{image}:latest", f"docker.io/library/{image}", f"docker.io/{image}"}
@@ -29,9 +57,7 @@ def bring_image(
     """
     if rim.commands.run(("podman", "image", "exists", image)).ok:
         progress(f"{sight.name}: loading {image}")
-        loaded = pipe_into(
-            ("podman", "save", "--quiet", image), commands, ("podman", "load", "--quiet")
-        )
+        loaded = pipe_into(("podman", "save", "--quiet", image), commands, load_words())
     elif image.startswith("localhost/"):
         message = f"the image {image} is neither there nor here"
         raise OutsideError(message, where=sight.name, fix="`fleet build NAME` makes it here first")
