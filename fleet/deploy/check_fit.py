@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from fleet.compiler.memory.advice import advise
 from fleet.compiler.memory.fit import fit
-from fleet.compiler.memory.memory_question import memory_question
 from fleet.compiler.memory.plan_memory import plan_memory
+from fleet.compiler.memory.question import memory_question
 from fleet.errors import DoesNotFit
 from fleet.observe.read_model import read_model_file
 from fleet.sizes import ByteSize

@@ -108,8 +108,13 @@ def _beside_gpus(question: MemoryQuestion, plans: Sequence[CachePlan], rules: Me
 def _cpu_alone(question: MemoryQuestion, plans: Sequence[CachePlan], rules: MemoryRules) -> float:
     tokens = batch_tokens(question)
     model = question.model
-    logits = (model.n_vocab + model.n_embd) * _outputs(question, rules) * F32
+    outputs = _outputs(question, rules)
+    logits = (model.n_vocab + model.n_embd) * outputs * F32
     masks = mask_bytes(plans, tokens, rules)
+    if question.outputs is None and rules.outputs == "sequences":
+        # beside them lie masks and inputs; measured with n-gram drafts, Gemma 3 270M, b11549
+        inputs = _INPUTS_BESIDE_LOGITS * model.n_embd * tokens * F32
+        logits = masks + inputs + model.n_vocab * outputs * F32
     if not question.flash_attention:
         alive = _without_flash(question, plans, tokens) + model.n_embd * tokens * F32
         return max(masks + alive, logits)
@@ -181,7 +186,7 @@ def _outputs(question: MemoryQuestion, rules: MemoryRules) -> int:
         return question.outputs
     if rules.outputs == "ubatch":
         return batch_tokens(question)
-    return question.parallel * (1 + question.draft_tokens)
+    return question.parallel * (1 + max(question.draft_tokens, question.ngram_tokens))
 
 
 def _dense(question: MemoryQuestion) -> tuple[int, int] | None:

@@ -12,9 +12,8 @@ from fleet.compiler.memory.advice import advise, longest_context
 from fleet.compiler.memory.answer_cases import answer_case
 from fleet.compiler.memory.compare_with_reality import gaps, planned_memory, printed_memory
 from fleet.compiler.memory.fit import fit
-from fleet.compiler.memory.memory_question import memory_question
 from fleet.compiler.memory.plan_memory import plan_memory
-from fleet.compiler.memory.question import MemoryQuestion
+from fleet.compiler.memory.question import MemoryQuestion, memory_question
 from fleet.errors import UserError
 from fleet.facts.architecture_records import model_facts_from_record, with_known_compute
 from fleet.facts.host_facts import Gpu, HostFacts
