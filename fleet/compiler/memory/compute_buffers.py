@@ -25,6 +25,7 @@ F32 = 4
 _GATED_Q = frozenset({"qwen35", "qwen35moe", "qwen3next"})  # q carries its own gate
 _NORMED_OUT = frozenset({"gemma2", "gemma3", "gemma3n", "gemma4"})  # norms behind each block
 _INDEX_BYTES = 8
+_INPUTS_BESIDE_LOGITS = 5  # rows of the model's width
 _PIPELINE_COPIES = 4  # input copies that overlap work of several devices
 
 

@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 MemoryEngine = Literal["llama.cpp", "ik_llama.cpp", "vllm"]
 _STATEFUL_DRAFTS = ("draft-mtp", "draft-eagle3", "draft-dflash", "draft-dspark")
+# of each kind the setting that bounds its drafts, and the engine's default
+_NGRAM_LENGTHS = {
+    "ngram-simple": ("ngram_size_m", 48),
+    "ngram-map-k": ("ngram_size_m", 48),
+    "ngram-map-k4v": ("ngram_size_m", 48),
+    "ngram-mod": ("ngram_mod_max", 64),
+}
 _ENGINES: dict[str, MemoryEngine] = {"ik_llama.cpp": "ik_llama.cpp", "vllm": "vllm"}
 _DEFAULT_SLOTS = {"llama.cpp": 4}  # llama-server without `-np`: four slots in one pool
 
@@ -29,8 +36,9 @@ class MemoryQuestion:
     `devices` counts GPUs, 0 runs on the CPU. `gpu_layers` None means all, counted from the
     last, the output layer first. `cpu_moe_layers` keeps the experts of the first n layers on
     the host, None those of no layer. `outputs` is the number of logit rows of a batch, None
-    one for each slot and draft token. `build` None is today's. `mla_stores_v` keeps V also
-    where the build would not; `no_repack` and `locked` say how weights lie in host memory.
+    one for each slot and draft token, `ngram_tokens` being drafts that need no state. `build`
+    None is today's. `mla_stores_v` keeps V also where the build would not; `no_repack` and
+    `locked` say how weights lie in host memory.
     """
 
     model: ModelFacts
@@ -100,6 +108,7 @@ def memory_question(
         gpu_layers=_gpu_layers(words, model),
         cpu_moe_layers=model.n_layer if words.get("cpu_moe") else _moe_layers(words),
         draft_tokens=_rollbacks(words),
+        ngram_tokens=_longest_ngram(words),
         swa_full=bool(words.get("swa_full", False)),
         engine=_ENGINES.get(engine, "llama.cpp"),
         build=build if isinstance(build, int) else None,
@@ -142,6 +151,13 @@ def _rollbacks(words: Mapping[str, SettingScalar]) -> int:
     """Return the copies of the state that drafts need; a plain draft model needs none."""
     kinds = str(words.get("speculation", "none")).split(",")
     return _number(words, "draft_max", 3) if set(kinds) & set(_STATEFUL_DRAFTS) else 0
+
+
+def _longest_ngram(words: Mapping[str, SettingScalar]) -> int:
+    """Return the tokens that the longest n-gram draft has: each is a row of logits."""
+    kinds = str(words.get("speculation", "none")).split(",")
+    found = (_NGRAM_LENGTHS[kind] for kind in kinds if kind in _NGRAM_LENGTHS)
+    return max((_number(words, key, otherwise) for key, otherwise in found), default=0)
 
 
 def _split(words: Mapping[str, SettingScalar], devices: int) -> tuple[float, ...]:

@@ -144,6 +144,27 @@ def test_drafts_multiply_the_state_that_rolls_back() -> None:
     assert plan_memory(question).state / MIB == pytest.approx(1047.38, abs=0.01)
 
 
+@pytest.mark.parametrize(
+    ("words", "mib"),  # as b11549 printed it for Gemma 3 270M on the CPU
+    [
+        ({}, 26.77),
+        ({"speculation": "ngram-simple"}, 64.28),
+        ({"speculation": "ngram-simple", "ngram_size_m": 64, "ctx_size": 2048}, 74.28),
+        ({"speculation": "ngram-simple", "ngram_size_m": 16, "parallel": 2}, 45.28),
+        ({"speculation": "ngram-simple", "ngram_size_m": 64, "ubatch_size": 256}, 72.51),
+        ({"speculation": "draft-simple,ngram-mod"}, 80.28),
+    ],
+)
+def test_each_token_of_an_n_gram_draft_is_a_row_of_logits(
+    words: dict[str, Any], mib: float
+) -> None:
+    settings = {"ctx_size": 8192, "parallel": 1, "kv_unified": False, **words}
+    model = model_facts_from_record("gemma3-270m", "Q4_K_M")
+    plan = plan_memory(memory_question(settings, model=model, host=host(), build=11549))
+
+    assert planned_memory(plan)["compute CPU"] == pytest.approx(mib, rel=0.01)
+
+
 def test_advice_comes_in_order_and_each_fits() -> None:
     question = ask("llama3.1-8b", "Q4_K_M", 65536)
 
