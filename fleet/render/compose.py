@@ -11,6 +11,7 @@ from fleet.render.podman_line import (
     LOG_SIZE,
     PIDS,
     USER,
+    by_host,
     health_check,
     labels,
     mount_word,
@@ -25,13 +26,10 @@ if TYPE_CHECKING:
 
 def render_compose(launches: Sequence[LaunchConfig]) -> tuple[Artefact, ...]:
     """Return `compose/<host>.yaml` for each host; `podman-compose` and `docker compose` read it."""
-    hosts = dict.fromkeys(launch.host for launch in launches if launch.image)
+    contained = by_host(launch for launch in launches if launch.image)
     return tuple(
-        Artefact(
-            path=f"compose/{host}.yaml",
-            text=_text([it for it in launches if it.host == host and it.image]),
-        )
-        for host in hosts
+        Artefact(path=f"compose/{host}.yaml", text=_text(of_host))
+        for host, of_host in contained.items()
     )
 
 

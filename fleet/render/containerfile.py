@@ -33,9 +33,8 @@ def render_containerfile(engine: EngineProfile) -> Artefact:
     if name not in known:
         fix = near_hint(name, known, f"known: {', '.join(known)}")
         raise UserError(f"no template `{name}`", where=engine.name, fix=fix)
-    text = _with_arguments(container_template(name), _arguments(engine), engine)
-    labelled = _with_labels(text, engine)
-    return Artefact(path=f"containers/{engine.name}/Containerfile", text=labelled)
+    text = _with_labels(_with_arguments(container_template(name), engine), engine)
+    return Artefact(path=f"containers/{engine.name}/Containerfile", text=text)
 
 
 def image_and_containerfile(deployment: Deployment) -> tuple[str, Artefact]:
@@ -47,28 +46,27 @@ def image_and_containerfile(deployment: Deployment) -> tuple[str, Artefact]:
     return image, artefact
 
 
-def _arguments(engine: EngineProfile) -> dict[str, str]:
+def _arguments(engine: EngineProfile, known: frozenset[str]) -> dict[str, str]:
     """Return the profile's arguments; its build too, where the template takes one."""
     given = dict(engine.build_args)
     argument = _BUILD_ARGUMENT.get(engine.engine)
-    if argument and engine.build and argument not in given:
-        given[f"{argument}?"] = engine.build  # only where the template has it
+    if argument and engine.build and argument in known:
+        given.setdefault(argument, engine.build)
     return given
 
 
-def _with_arguments(text: str, given: dict[str, str], engine: EngineProfile) -> str:
-    known = {match.group(1) for match in _ARG.finditer(text)}
-    for name, value in given.items():
-        plain = name.removesuffix("?")
-        if plain not in known and not name.endswith("?"):
-            fix = near_hint(plain, known, f"known: {', '.join(sorted(known))}")
-            raise UserError(f"the template has no argument `{plain}`", where=engine.name, fix=fix)
+def _with_arguments(text: str, engine: EngineProfile) -> str:
+    known = frozenset(match.group(1) for match in _ARG.finditer(text))
+    for name, value in _arguments(engine, known).items():
+        if name not in known:
+            fix = near_hint(name, known, f"known: {', '.join(sorted(known))}")
+            raise UserError(f"the template has no argument `{name}`", where=engine.name, fix=fix)
         if '"' in value or "\n" in value:
-            message = f"`{plain}` holds a quote or a line break"
+            message = f"`{name}` holds a quote or a line break"
             raise UserError(message, where=f"{engine.name}.build_args", fix="leave it out")
         quoted = f'"{value}"' if re.search(r"[\s;]", value) else value
         lines = [
-            f"ARG {plain}={quoted}" if line.startswith(f"ARG {plain}=") else line
+            f"ARG {name}={quoted}" if line.startswith(f"ARG {name}=") else line
             for line in text.split("\n")
         ]
         text = "\n".join(lines)

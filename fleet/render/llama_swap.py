@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from fleet.render.artefact import Artefact
-from fleet.render.podman_line import podman_line
+from fleet.render.podman_line import by_host, podman_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -21,14 +21,10 @@ _IDLE_S = 3600
 
 def render_llama_swap(launches: Sequence[LaunchConfig]) -> tuple[Artefact, ...]:
     """Return `llama-swap/<host>.yaml` with the servers of each host."""
-    servers = [launch for launch in launches if launch.role == "server"]
-    hosts = dict.fromkeys(launch.host for launch in servers)
+    servers = by_host(launch for launch in launches if launch.role == "server")
     return tuple(
-        Artefact(
-            path=f"llama-swap/{host}.yaml",
-            text=_text([launch for launch in servers if launch.host == host]),
-        )
-        for host in hosts
+        Artefact(path=f"llama-swap/{host}.yaml", text=_text(of_host))
+        for host, of_host in servers.items()
     )
 
 

@@ -13,7 +13,7 @@ from fleet.compiler.launch_config import is_option
 from fleet.render.artefact import Artefact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from fleet.compiler.launch_config import LaunchConfig, Mount, SecretFile
 
@@ -155,13 +155,18 @@ def _limits(launch: LaunchConfig) -> Iterator[str]:
 
 def render_podman(launches: Sequence[LaunchConfig]) -> tuple[Artefact, ...]:
     """Return a shell script for each host with the lines of its servers."""
-    by_host: dict[str, list[LaunchConfig]] = {}
-    for launch in launches:
-        by_host.setdefault(launch.host, []).append(launch)
     return tuple(
         Artefact(path=f"podman/{host}.sh", text=_script(host, of_host))
-        for host, of_host in by_host.items()
+        for host, of_host in by_host(launches).items()
     )
+
+
+def by_host(launches: Iterable[LaunchConfig]) -> dict[str, list[LaunchConfig]]:
+    """Return the launches of each host, in their order."""
+    found: dict[str, list[LaunchConfig]] = {}
+    for launch in launches:
+        found.setdefault(launch.host, []).append(launch)
+    return found
 
 
 def _script(host: str, launches: Sequence[LaunchConfig]) -> str:
