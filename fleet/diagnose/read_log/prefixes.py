@@ -7,13 +7,18 @@ from typing import NamedTuple
 
 # each alternative is one program's habit; they stack in any order
 _STACK = re.compile(
-    r"(?:"
-    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d (?:\S+ )?(?P<unit>[^\s\[\]:]+)(?:\[\d+\])?: )"
-    r"|(?:\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?"  # ISO clocks
+    r"[ \t]*(?:"
+    r"(?:[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d(?:\.\d+)? "
+    r"(?:(?:\S+ )?(?P<unit>[^\s\[\]:]+)\[\d+\]: |\S+ (?P<daemon>kernel|[\w.]*-[\w.\-]*|llama): )?)"
+    r"|(?:\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d[.,\d]*(?:Z|[+-]\d\d:?\d\d)?"  # ISO clocks
     r"(?: \S+ (?P<service>[^\s\[\]:]+)\[\d+\]:|(?: std(?:out|err) [FP])?) ?)"  # ... journald, CRI
-    r"|(?P<compose>[A-Za-z0-9][\w.\-]*) +\| "
+    r"|\d\d:\d\d:\d\d(?:[.,]\d+)? +"
+    r"|(?P<compose>[A-Za-z0-9][\w.\-@]*) +\| "
+    r"|\d+\|(?P<process>[\w.\-]+) +\| "  # pm2
     r"|\[(?P<router>\d+)\] "
-    r"|\[(?:llama-swap|[\w.\-]*llama[\w.\-]*)\] "
+    r"|\[(?P<pod>pod/[^\]\s]+)\] "  # kubectl logs --prefix
+    r"|\[[^\]\n]{1,40}\] +"  # llama-swap, supervisors, clocks in brackets
+    r"|std(?:err|out): "
     r"|(?P<clock>\d+\.\d\d\.\d{3}\.\d{3}) (?P<level>[A-Z]) "
     r"|(?P<bare>[IWEDT]) (?=\S)"
     r")+"
@@ -30,7 +35,7 @@ class Stripped(NamedTuple):
 
 def strip_prefixes(line: str) -> Stripped:
     """Return the message of `line`; `source` names the router child, compose service or unit."""
-    if line[0].islower() and "| " not in line:
+    if line[0].islower() and "| " not in line and line[:3] != "std":
         return Stripped(line, "", False)  # noqa: FBT003 - by place: a tenth of the time
     found = _CLOCK.match(line)
     if found is not None:
@@ -49,10 +54,11 @@ def source_place(line: str) -> slice:
 
 
 def _named(found: re.Match[str]) -> slice:
-    name = next((name for name in ("router", "compose", "unit", "service") if found[name]), None)
+    name = next((name for name in NAMES if found[name]), None)
     return slice(*found.span(name)) if name else NOWHERE
 
 
+NAMES = ("router", "pod", "compose", "process", "unit", "daemon", "service")
 NOWHERE = slice(0, 0)
 
 

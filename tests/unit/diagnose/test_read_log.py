@@ -55,10 +55,15 @@ def codes(log: str) -> list[str]:
 PREFIXES = (
     "Nov 12 10:00:07 box llama-a[77]: ", "chat-1  | ", "[57130] ", "2026-01-02T03:04:05.123Z ",
 )  # fmt: skip
+MORE_PREFIXES = (
+    "[pod/llama-0/server] ", "llama.1.x7k2@node1    | ", "Nov 20 10:00:01.123456 host llama[1]: ",
+    "Nov 20 10:00:01 ", "0|llama  | ", "[2025-11-20T10:00:01.123Z] ", "10:00:01 ", "stderr: ",
+    "chat_1  | Nov 20 10:00:01 host llama[1]: ", "2025/11/20 10:00:01 ", "[   12.345678] ", "\t",
+)  # fmt: skip
 NOT_COMPARED = {"findings", "verdict", "notes", "generation"}
 
 
-@pytest.mark.parametrize("prefix", PREFIXES)
+@pytest.mark.parametrize("prefix", [*PREFIXES, *MORE_PREFIXES])
 def test_what_another_program_puts_in_front_changes_nothing(prefix: str) -> None:
     for variant in VARIANTS:
         if "compose" in variant.name:
