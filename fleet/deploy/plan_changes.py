@@ -88,6 +88,8 @@ def _judge(launch: LaunchConfig, old: RunningServer | None) -> tuple[Action, str
 def _difference(launch: LaunchConfig, old: RunningServer) -> str:
     found = drift(launch, old)
     told = [f"{each.setting}: {each.running} -> {each.wanted}" for each in found]
+    if (old.image is None) != (launch.image is None):
+        told = [f"image: {old.image or 'none'} -> {launch.image or 'none'}", *told]
     return ", ".join(told or _words_apart(old.argv, launch.argv)) or "its launch differs"
 
 

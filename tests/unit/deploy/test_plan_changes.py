@@ -59,6 +59,21 @@ def test_another_port_or_address_is_named_where_no_setting_differs() -> None:
     assert change.why == "`--port`: 80 -> 81, `--host`: not given -> ::1"
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "why"),
+    [("i:1", None, "image: i:1 -> none"), (None, "i:1", "image: none -> i:1")],
+)
+def test_into_a_container_or_out_of_one_is_said_first(
+    old: str | None, new: str | None, why: str
+) -> None:
+    before = launch(image=old, argv=("-m", "/models/m.gguf"))
+    wanted = launch(image=new, argv=("-m", "/home/m.gguf"))
+
+    (change,) = plan_changes([wanted], [running(before, argv=before.argv, image=old)])
+
+    assert change.why == why
+
+
 def test_a_dead_server_is_replaced_without_disturbing_anyone() -> None:
     dead = running(launch(), state="failed", exit_code=137)
 
