@@ -69,14 +69,13 @@ def _gain_rows(gain: Gain) -> list[tuple[str, ...]]:
 
 def print_window(window: Window) -> None:
     """Print the figures of a window."""
-    print_table(
-        ("figure", "mean>", "median>", "90%>", "99%>", "of>"),
-        [
-            (s.name, in_unit(s.mean, s.unit), *(in_unit(q, s.unit) for q in s.three),
-             number(s.count, 0))
-            for s in window.stats
-        ],
-    )  # fmt: skip
+    rows = [
+        (s.name, in_unit(s.mean, s.unit), *(in_unit(q, s.unit) for q in s.three),
+         number(s.count, 0))
+        for s in window.stats
+    ]  # fmt: skip
+    if rows:
+        print_table(("figure", "mean>", "median>", "90%>", "99%>", "of>"), rows)
     console.print(
         f"{window.seconds:.0f} s, {window.scrapes} looks, {window.down} without an answer, "
         f"{window.restarts} restarts; requests {number(window.requests, 0)}, of unknown reuse "

@@ -150,7 +150,8 @@ def _cannot_write(path: Path, error: OSError) -> FleetError:
     fixes = {
         errno.ENOSPC: "free some space, see `df -h`; `fleet prune` removes what fleet can spare",
         errno.EDQUOT: "free some space within your quota",
-        errno.EROFS: "the file system is read-only, another is needed; see XDG_STATE_HOME",
+        errno.EROFS: "the file system is read-only; fleet's own folders move with "
+        "`XDG_CONFIG_HOME`, `XDG_STATE_HOME` and `XDG_CACHE_HOME`",
     }
     fix = fixes.get(error.errno or 0, "check the owner and mode of the folder")
     return OutsideError(f"cannot write: {error.strerror or error}", where=str(path), fix=fix)
