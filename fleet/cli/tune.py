@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
     from fleet.profiles.kinds import Deployment
     from fleet.tune.measure_server import Limit
+    from fleet.tune.raw_screening import Hint
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Settings
     from fleet.tune.study_summary import StudySummary, TradeOff
@@ -186,10 +187,15 @@ def report(
     if as_json:
         print_json(study.summary.as_json(profile=study.profile))
     else:
-        _print_report(study.summary, name)
+        _print_report(study.summary, name, study.hints)
 
 
-def _print_report(summary: StudySummary, name: str) -> None:
+def _print_report(summary: StudySummary, name: str, hints: Sequence[Hint]) -> None:
+    if hints:
+        told = (f"{name}={value} {math.expm1(ratio):+.1%}" for name, value, ratio in hints)
+        text = f"llama-bench hinted where to look first: {', '.join(told)}"
+        console.print(text, markup=False, soft_wrap=True)
+        console.print()
     more = [name for name in _MORE if any(name in t.outcome.figures for t in summary.trials)]
     print_table(
         ("trial>", "for", f"{summary.metric}>", *(f"{name}>" for name in more), "settings"),

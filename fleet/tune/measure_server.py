@@ -134,6 +134,7 @@ class ServerMeasure:
     until_s: float | None = None  # on the clock: a run that takes longer is given up
     patience_s: float = 60.0  # for a run, before one is known; for a load, before one is known
     start: StartTrial = trial_server
+    load_s: float = 0.0  # of the newest server
     _stack: ExitStack = field(default_factory=ExitStack)
     _running: tuple[Settings, TrialServer] | None = None
     _tokens: tuple[int, ...] = ()
@@ -152,7 +153,7 @@ class ServerMeasure:
         trace: TracebackType | None,
     ) -> None:
         """End the server that runs."""
-        self._close()
+        self.close()
 
     def __call__(self, settings: Settings) -> Outcome:
         """Run `settings`; what fails is an outcome with its cause."""
@@ -160,14 +161,14 @@ class ServerMeasure:
         try:
             figures = self._figures(self._server(settings), settings)
         except OutOfTime:
-            self._close()
+            self.close()
             raise
         except HostUnreachable:
             self._running = None  # its server is out of reach too
             raise
         except (UserError, DoesNotFit, OutsideError) as error:
             cause = _cause(self._death() or error)
-            self._close()
+            self.close()
             if self.until_s is not None and self.rim.clock.monotonic() > self._last_s():
                 raise OutOfTime from None
             return Outcome(value=None, failed=cause, seconds=self._since(began))
@@ -180,13 +181,14 @@ class ServerMeasure:
     def _server(self, settings: Settings) -> TrialServer:
         if self._running is not None and self._running[0] == settings and not self._used_up():
             return self._running[1]
-        self._close()
+        self.close()
         server: TrialServer = self._stack.enter_context(
             self.start(
                 self.deployment, overrides=_overrides(settings), rim=self.rim,
                 bound_s=self._load_bound(),
             )
         )  # fmt: skip
+        self.load_s = server.load_s
         self._load_bound_s = max(self.patience_s, SLOWER_BY * server.load_s)
         self._running = (dict(settings), server)
         self._turn = 0
@@ -217,7 +219,8 @@ class ServerMeasure:
             return found
         return None
 
-    def _close(self) -> None:
+    def close(self) -> None:
+        """End the server that runs."""
         self._running = None
         stack, self._stack = self._stack, ExitStack()
         stack.close()

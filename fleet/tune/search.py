@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from fleet.tune.search_space import Cell, SearchSpace
+    from fleet.tune.search_space import Cell, SearchSpace, Value
 
     Floats = NDArray[np.float64]
     Ints = NDArray[np.int64]
@@ -109,6 +109,7 @@ class Search:
         self.runs: list[Run] = []
         self.stopped: Stopped = "budget"
         self.at_roofline = False  # set from outside: nothing can be faster than what is known
+        self._hints = [np.zeros(len(param.values)) for param in space.params]
         self._rng = np.random.default_rng([seed, 1])
         self._cells: Ints = np.array(space.allowed, dtype=np.int64)
         self._order = {cell: at for at, cell in enumerate(space.allowed)}
@@ -124,6 +125,15 @@ class Search:
     def known(self) -> Mapping[Cell, int]:
         """The cells that may be run, by their number."""
         return self._order
+
+    def hint(self, name: str, value: Value, log_ratio: float) -> None:
+        """Take in a hint of what `value` brings alone; it counts until a run has shown the value.
+
+        It moves what is tried first, never what is believed of a cell.
+        """
+        for param, hints in zip(self.space.params, self._hints, strict=True):
+            if param.name == name and value in param.values:
+                hints[param.values.index(value)] = log_ratio
 
     def bar(self, cell: Cell) -> None:
         """Never choose `cell` from here on (it harms something that the value does not show)."""
@@ -234,6 +244,7 @@ class Search:
         """Return the cell with the largest expected improvement per cost, None if too little."""
         pool = self._pool()
         mean, deviation = self.model.spread(self._cells[pool])
+        mean = mean + self._hinted(pool)
         candidates = (self._good[pool] > 0) & ~self._barred[pool]
         best = int(np.argmax(np.where(candidates, mean.mean(axis=0), -np.inf)))
         deviation = np.hypot(deviation, NEW_VALUE * self._new_values(pool))
@@ -405,6 +416,14 @@ class Search:
             if param.positions is None:
                 count += ~np.isin(self._cells[pool, at], seen[:, at])
         return count
+
+    def _hinted(self, pool: Sequence[int]) -> Floats:
+        """Add up the hints of the pool's values that no run has shown yet."""
+        total, seen = np.zeros(len(pool)), self._cells[self._good > 0]
+        for at, hints in enumerate(self._hints):
+            unseen = ~np.isin(np.arange(len(hints)), seen[:, at])
+            total += (hints * unseen)[self._cells[pool, at]]
+        return total
 
     def _bar(self, cell: Cell) -> None:
         self._barred[self._order[cell]] = True

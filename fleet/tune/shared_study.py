@@ -62,6 +62,7 @@ class SharedStudy:
     judge: Callable[[Trial], None] = lambda _: None
     settle: Callable[[], bool] = lambda: False
     tell: Callable[[Trial], None] = lambda _: None
+    look: Callable[[], None] = lambda: None  # before each run, while no lock is held
     say: Callable[[str], None] = lambda _: None
     until_s: float | None = None  # on the clock, when the budget ends
     began_s: float = 0.0  # on the clock, when the command began, which the first run pays
@@ -117,6 +118,9 @@ class SharedStudy:
 
     def _once(self, lane: Lane) -> bool:
         """Run one pair or one run on `lane`; False at the end."""
+        began = self.clock.monotonic()
+        self.look()
+        lane.began_s += self.clock.monotonic() - began  # no run pays for it, the budget does
         asked = self._ask(lane)
         if asked is None:
             return False
@@ -227,6 +231,8 @@ class SharedStudy:
         if logged is None:
             return None
         fresh = logged.trials[self.taken :]
+        for hint in logged.hints:
+            self.study.search.hint(*hint)
         before = len(self.study.trials)
         self.study.replay(fresh)
         self.taken += len(fresh)

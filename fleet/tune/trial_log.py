@@ -1,9 +1,10 @@
 """The study on disk: append-only JSON lines, one atomic line an event.
 
 `{"study": {...}}` opens a study and says what it depends on, `{"yardstick": {...}}` what its
-runs are measured with, `{"running": {...}}` that a lane began a run, `{"trial": {...}}` is one
-run, `{"end": {...}}` its result. The newest study of the file counts; a line that a kill cut
-short is passed over. Several controllers may write into one log.
+runs are measured with, `{"screening": {...}}` what llama-bench hints at, `{"running": {...}}`
+that a lane began a run, `{"trial": {...}}` is one run, `{"end": {...}}` its result. The newest
+study of the file counts; a line that a kill cut short is passed over. Several controllers may
+write into one log.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from fleet.effects.files import append_line
 from fleet.tune.run_study import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from fleet.tune.raw_screening import Hint
     from fleet.tune.run_study import Trial
     from fleet.tune.search import Purpose
     from fleet.tune.search_space import Settings
@@ -38,6 +40,8 @@ class LoggedStudy:
     trials: tuple[Logged, ...]
     end: Mapping[str, Any] | None
     yardstick: Mapping[str, Any] | None = None
+    hints: tuple[Hint, ...] = ()
+    screening_s: float = 0.0  # that the hints took
     running: Mapping[str, tuple[Settings, int]] = field(default_factory=dict)
     lanes: frozenset[str] = frozenset()
 
@@ -55,6 +59,10 @@ class TrialLog:
     def measure_with(self, yardstick: Mapping[str, Any]) -> None:
         """Write down what the runs of this study are measured with."""
         self._append({"yardstick": dict(yardstick)})
+
+    def screened(self, hints: Sequence[Hint], *, seconds: float) -> None:
+        """Write down what llama-bench said, and how long that took."""
+        self._append({"screening": {"hints": hints, "seconds": seconds}})
 
     def running(self, lane: str, settings: Settings, *, process: int) -> None:
         """Say that `lane` begins a run."""
@@ -112,6 +120,10 @@ def _with(found: LoggedStudy, event: Mapping[str, Any], trials: list[Logged]) ->
         return replace(found, running=running, lanes=lanes)
     if "dropped" in event:
         return _without(found, event["dropped"])
+    if "screening" in event:
+        told = event["screening"]
+        hints = tuple((name, value, ratio) for name, value, ratio in told["hints"])
+        return replace(found, hints=hints, screening_s=told["seconds"])
     if "yardstick" in event:
         return replace(found, yardstick=event["yardstick"])
     return replace(found, end=event["end"]) if "end" in event else found

@@ -30,6 +30,8 @@ from fleet.tune.measure_server import (
     shown,
 )
 from fleet.tune.paired_ratio import robust_deviation, smallest_provable_gain
+from fleet.tune.raw_screening import DEAR, Screening
+from fleet.tune.raw_screening import METRICS as SCREENED
 from fleet.tune.request_plan import RequestShape
 from fleet.tune.roofline import at_roofline, roofline
 from fleet.tune.run_study import Study
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
     from fleet.tune.candidate_space import CandidateSpace, Metric
     from fleet.tune.captured_requests import CapturedWorkload
     from fleet.tune.measure_server import Limit, StartTrial
+    from fleet.tune.raw_screening import Hint
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Settings
 
@@ -85,6 +88,7 @@ class TuneOptions:
     here: bool = True  # whether this machine measures too
     limits: tuple[Limit, ...] = ()
     patience_s: float = 60.0  # for the first load and the first run
+    dear_load: float = DEAR  # runs that a load must take for llama-bench to look first
     confirm: Callable[[str], bool] = lambda _: False  # asked before a serving server is stopped
     say: Callable[[str], None] = lambda _: None  # what should stay on the screen
 
@@ -191,22 +195,29 @@ def _measured(
         found=opened.yardstick, on_found=lambda found: log.measure_with(asdict(found))
     )
     with ExitStack() as stack:
-        lanes = [
-            Lane(
-                name=host,
-                measure=stack.enter_context(
-                    ServerMeasure(
-                        deployment=prepared.deployment, metric=options.metric, rim=rim, text=text,
-                        context=_context(prepared), captured=options.captured, sticks=sticks,
-                        run_s=_run_s(options), at_depth=options.workload is not None, start=start,
-                        budget_s=_budget_s(options) or 0.0, until_s=opened.until_s,
-                        limits=options.limits, patience_s=options.patience_s,
-                    )
-                ),
+        measures = {
+            host: stack.enter_context(
+                ServerMeasure(
+                    deployment=prepared.deployment, metric=options.metric, rim=rim, text=text,
+                    context=_context(prepared), captured=options.captured, sticks=sticks,
+                    run_s=_run_s(options), at_depth=options.workload is not None, start=start,
+                    budget_s=_budget_s(options) or 0.0, until_s=opened.until_s,
+                    limits=options.limits, patience_s=options.patience_s,
+                )
             )
             for host, start in starts.items()
-        ]  # fmt: skip
-        return _run(opened, lanes, log, options, rim=rim, progress=progress)
+        }  # fmt: skip
+        lanes = [Lane(name=host, measure=measure) for host, measure in measures.items()]
+        # llama-bench can stand for rates alone, and runs where the trials do
+        looks = options.metric in SCREENED and options.captured is None and options.here
+        look = Screening(
+            study=opened.study, metric=options.metric, launch=prepared.launches[0],
+            build=prepared.build.name, seed=options.seed, log=log,
+            measure=next(iter(measures.values())), commands=rim.commands, clock=rim.clock,
+            say=options.say, dear=options.dear_load,
+            done=not (looks and prepared.runtime == "podman"),
+        )  # fmt: skip
+        return _run(opened, lanes, log, options, rim=rim, progress=progress, look=look)
 
 
 def study_path(rim: Rim, name: str, metric: str) -> Path:
@@ -220,6 +231,7 @@ class ReadStudy:
 
     summary: StudySummary
     profile: str | None
+    hints: tuple[Hint, ...] = ()
 
 
 def read_study(rim: Rim, name: str, metric: Metric) -> ReadStudy:
@@ -244,7 +256,7 @@ def read_study_log(path: Path, name: str, metric: Metric) -> ReadStudy:
         study, metric=metric, trade_offs=judged.trade_offs if judged else (),
         verdict=judged.verdict if judged else None, stopped=end.get("stopped", "not ended"),
     )  # fmt: skip
-    return ReadStudy(summary=summary, profile=end.get("profile"))
+    return ReadStudy(summary=summary, profile=end.get("profile"), hints=logged.hints)
 
 
 def _run(
@@ -255,6 +267,7 @@ def _run(
     *,
     rim: Rim,
     progress: Progress,
+    look: Callable[[], None],
 ) -> StudySummary:
     """Run until a gain is proven that harms nothing, or nothing is left to run."""
     study = opened.study
@@ -270,6 +283,7 @@ def _run(
 
     shared = SharedStudy(
         study=study, log=log, clock=rim.clock, judge=judge, settle=settling.goes_on, tell=tell,
+        look=look,
         say=options.say, until_s=opened.until_s,
         default_first=bool(options.limits), taken=opened.resumed_from, began_s=opened.began_s,
     )  # fmt: skip
@@ -332,15 +346,18 @@ def _open(
     search = Search(candidates.space, seed=options.seed, margin=MARGIN, defaults=2)
     study = Study(search=search, budget_s=budget, most_trials=options.trials)
     newest = None if options.fresh else log.newest()
-    resumed, count, yardstick = 0, 0, None
+    resumed, count, yardstick, looked_s = 0, 0, None, 0.0
     if newest is not None and newest.key == key and newest.end is None:
+        looked_s = newest.screening_s
+        for hint in newest.hints:
+            search.hint(*hint)
         resumed, count = study.replay(newest.trials), len(newest.trials)
         yardstick = _yardstick(newest.yardstick)
     else:
         log.begin(key, at=rim.clock.now().isoformat())
     until = None
     if budget is not None:
-        until = rim.clock.monotonic() + max(budget - study.spent_s, 0.0)
+        until = rim.clock.monotonic() + max(budget - study.spent_s - looked_s, 0.0)
     return _Opened(
         study=study, resumed=resumed, resumed_from=count, yardstick=yardstick, until_s=until
     )

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from fleet.cli.load import load_deployment
+from fleet.deploy.rim import Rim
 from fleet.effects.machine import free_port
+from fleet.tune.tune_deployment import TuneOptions, read_study, tune_deployment
 from support.fleet_command import Ran, fleet, fleet_words
 from tests.journeys.test_up_embedded import servers_below
 
@@ -164,3 +167,30 @@ def test_a_draft_model_is_tried_against_none_and_n_grams(
     assert all(trial["failed"] is None for trial in ours)
     assert all("accepted" in t["figures"] for t in ours if "draft" in t["settings"]["speculation"])
     assert len({trial["settings"]["speculation"].split()[0] for trial in ours}) > 1
+
+
+@pytest.mark.podman
+def test_llama_bench_of_the_image_looks_first_where_loads_are_dear(
+    home: Path, tiny_models: Mapping[str, Path], engine_image: str
+) -> None:
+    folder = home / "config/fleet/profiles"
+    folder.mkdir(parents=True)
+    write(folder / "m.yaml", kind="model", name="m", path=str(tiny_models["llama"]))
+    write(folder / "e.yaml", kind="engine", name="e", engine="llama.cpp", image=engine_image)
+    write(
+        folder / "boxed.yaml", kind="deployment", name="boxed", hardware="auto", model="m",
+        engine="e", settings={"ctx_size": 512, "threads": 1, "ubatch_size": 64},
+        pinned={"threads_batch": 1, "batch_size": 256},
+    )  # fmt: skip
+    options = TuneOptions(metric="pp", trials=4, budget_s=300, dear_load=0.0)
+
+    tuned = tune_deployment(
+        load_deployment("boxed"), options=options, rim=Rim(), text="A word. " * 400,
+        progress=lambda _: None,
+    )  # fmt: skip
+
+    assert len(tuned.summary.trials) == 4
+    hints = {(name, value): ratio for name, value, ratio in read_study(Rim(), "boxed", "pp").hints}
+    assert {name for name, _ in hints} == {"ubatch_size", "flash_attention"}
+    assert all(abs(ratio) < 3 for ratio in hints.values())
+    assert "llama-bench hinted" in fleet("tune", "report", "boxed", "--metric", "pp").out
