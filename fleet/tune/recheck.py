@@ -1,4 +1,4 @@
-"""Four fresh A B B A pairs of a tuned profile against the deployment without it."""
+"""Fresh A B B A pairs of a tuned profile against the deployment without it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from fleet.profiles.kinds import Deployment
     from fleet.tune.candidate_space import Metric
     from fleet.tune.captured_requests import CapturedWorkload
+    from fleet.tune.run_study import Measure
     from fleet.tune.search_space import Settings
 
-ORDER = (False, True, True, False) * 2  # whether the tuned one runs
+PAIRS = 4
 LEAST_NOISE = 0.003
 
 
@@ -57,25 +58,28 @@ def recheck(
         raise UserError("no tuned profile holds here", where=deployment.name, fix=fix)
     theirs: Settings = {name: each.value for name, each in tuned.settings.items()}
     plain = replace(deployment, model=prepared.deployment.model)
-    runs: list[tuple[int, bool, float]] = []
     with ServerMeasure(
-        deployment=plain,
-        metric=metric,
-        rim=rim,
-        text=text,
-        context=4096,
-        captured=captured,
+        deployment=plain, metric=metric, rim=rim, text=text, context=4096, captured=captured
     ) as measure:
-        for at, ours in enumerate(ORDER):
-            outcome = measure(theirs if ours else {})
-            if outcome.value is None:
-                raise OutsideError(f"a run failed: {outcome.failed}", where=deployment.name)
-            runs.append((at, ours, math.log(outcome.value)))
-            progress(f"run {at + 1} of {len(ORDER)}")
-    return Rechecked(profile=tuned.name, ratio=_ratio(runs))
+        ratio = fresh_ratio(measure, theirs, {}, pairs=PAIRS, progress=progress)
+    return Rechecked(profile=tuned.name, ratio=ratio)
 
 
-def _ratio(runs: list[tuple[int, bool, float]]) -> Ratio:
+def fresh_ratio(
+    measure: Measure, ours: Settings, plain: Settings, *, pairs: int, progress: Progress
+) -> Ratio:
+    """Return the ratio of `ours` to `plain` from fresh pairs in the order plain, ours, ours, plain.
+
+    Raises `OutsideError` when a run fails.
+    """
+    runs: list[tuple[int, bool, float]] = []
+    for at in range(2 * pairs):
+        mine = at % 4 in {1, 2}
+        outcome = measure(ours if mine else plain)
+        if outcome.value is None:
+            raise OutsideError(f"a run failed: {outcome.failed}")
+        runs.append((at, mine, math.log(outcome.value)))
+        progress(f"run {at + 1} of {2 * pairs}")
     sides = ([value for _, ours, value in runs if ours is side] for side in (False, True))
     noise = max(LEAST_NOISE, *map(robust_deviation, sides))
     ratio = paired_ratio(runs, noise=noise, drift=0.0)
