@@ -2,9 +2,9 @@
 
     python tests/benchmarks/read_speed.py [MIB] [FOLDER]
 
-Three logs of MIB (200): `ordinary` (one start, many requests, trace level), `restarts` (a start
-every forty lines or so) and `mixed` (the excerpts of the unit tests, or FOLDER's `*.log`, one
-after the other in changing order). Loop and reader take turns, medians of three in processor
+Four logs of MIB (200): `ordinary` (one start, many requests, trace level), `restarts` (a start
+every forty lines or so), `in turn` and `mixed` (the excerpts of the unit tests, or FOLDER's
+`*.log`, one after the other again and again, and in changing order). Loop and reader take turns, medians of three in processor
 seconds. Then `fleet diagnose` of one MiB against a bare typer command. Leaves with 1 when a bar
 is not met.
 """
@@ -89,7 +89,8 @@ def texts(kind: str, folder: Path | None) -> Iterator[str]:
         elif kind == "restarts":
             yield START + "".join(tasks(draw, 3))
         else:
-            yield "\n".join(draw.sample(logs, len(logs))) + "\n"
+            order = draw.sample(logs, len(logs)) if kind == "mixed" else logs
+            yield "\n".join(order) + "\n"
 
 
 def write(path: Path, kind: str, size: int, folder: Path | None) -> None:
@@ -129,7 +130,7 @@ def main(told: list[str]) -> int:
     bars: list[tuple[bool, str]] = []
     with TemporaryDirectory() as kept:
         path = Path(kept) / "log"
-        for kind in ("ordinary", "restarts", "mixed"):
+        for kind in ("ordinary", "restarts", "in turn", "mixed"):
             write(path, kind, size, folder)
             pairs = [
                 (seconds(lambda: loop(path)), seconds(lambda: diagnose(file_chunks(str(path)))))

@@ -189,18 +189,20 @@ class LogReader:
         reading, task_of, take, figures = (
             self.reading, self._opener(place), found[0], figures_at(found[1])
         )  # fmt: skip
-        clock = clock_place(line)
+        named, head, _, task_number = place
+        clock, no_task = clock_place(line), line[task_number].startswith("-")
 
         def taken(line: str, number: int) -> None:
-            event = take(reading, task_of(line, number), *figures(line))
-            if event is not None:
+            same = line[head] == self._head and line[named] == self._source  # no call: it is fast
+            task = self._task if same else task_of(line, number)
+            if event := take(reading, task, *figures(line)):
                 reading.saw(event, number, line)
 
         def with_more(line: str, number: int) -> None:
             task = task_of(line, number)
             if how == slot_lines.LAUNCH:
                 task = self._launched(task, clock and line[clock], line, number)
-            elif how == slot_lines.CHOICE and self._number < 0:
+            elif how == slot_lines.CHOICE:
                 task.line, task.text = number, line[:SHOWN]  # not when the slot was made
             event = take(reading, task, *figures(line))
             if event is not None:
@@ -208,11 +210,12 @@ class LogReader:
             if how == slot_lines.RELEASE:
                 self.assembly.release(task)
                 self._tick(clock and line[clock])
-            elif how == slot_lines.TIMED and self._number < 0:
+            elif how == slot_lines.TIMED:
                 self._head = ""
                 self.assembly.tasks[self._key] = task
 
-        return taken if how == slot_lines.TAKEN else with_more
+        only_so = how in {slot_lines.TIMED, slot_lines.CHOICE} and not no_task
+        return taken if how == slot_lines.TAKEN or only_so else with_more
 
     def _slot_reader(self, place: SlotLine, figures: Figures) -> Reads:
         """Return what reads `new slot`."""
