@@ -5,7 +5,6 @@ Dots lead into parts; words such as `q8_0` or `on` stand for members of the bind
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from fleet.compiler.dialects.llama_cpp_speculation import SPECULATION_SETTINGS
@@ -19,35 +18,29 @@ if TYPE_CHECKING:
 
 Attributes = tuple[tuple[str, "str | int | float | bool | None"], ...]
 _ALL_LAYERS = 999
+_PRIORITIES: Mapping[object, str | int] = {
+    -1: "low",
+    0: "normal",
+    1: "medium",
+    2: "high",
+    3: "realtime",
+}
 WORDS = words_of("embedded")
-
-_MEMBERS: Mapping[str, tuple[str, Mapping[object, str | int]]] = MappingProxyType(
-    {
-        "flash_attention": (
-            "flash_attn_type", {"on": "enabled", "off": "disabled", "auto": "auto"},
-        ),
-        "numa": ("numa", {"off": "disabled"}),
-        "load_mode": ("load_mode", {"dio": "direct_io"}),
-        "prio": ("cpuparams.priority", {-1: "low", 0: "normal", 1: "medium", 2: "high",
-                                        3: "realtime"}),
-        "prio_batch": ("cpuparams_batch.priority", {0: "normal", 1: "medium", 2: "high",
-                                                    3: "realtime"}),
-        "gpu_layers": ("n_gpu_layers", {"all": _ALL_LAYERS, "auto": -1}),
-        "draft_gpu_layers": (
-            "speculative.draft.n_gpu_layers", {"all": _ALL_LAYERS, "auto": -1},
-        ),
-        "reasoning": ("enable_reasoning", {"on": 1, "off": 0, "auto": -1}),
-        "draft_sampling": (
-            "speculative.draft.probabilistic", {"greedy": 0, "probabilistic": 1},
-        ),
-        "seed": ("sampling.seed", {-1: 2**32 - 1}),
-    }
-)  # fmt: skip
+# the attribute, and the words or numbers that its values become
+_MEMBERS: Mapping[str, tuple[str, Mapping[object, str | int]]] = {
+    "flash_attention": ("flash_attn_type", {"on": "enabled", "off": "disabled", "auto": "auto"}),
+    "numa": ("numa", {"off": "disabled"}),
+    "load_mode": ("load_mode", {"dio": "direct_io"}),
+    "prio": ("cpuparams.priority", _PRIORITIES),
+    "prio_batch": ("cpuparams_batch.priority", _PRIORITIES),
+    "gpu_layers": ("n_gpu_layers", {"all": _ALL_LAYERS, "auto": -1}),
+    "draft_gpu_layers": ("speculative.draft.n_gpu_layers", {"all": _ALL_LAYERS, "auto": -1}),
+    "reasoning": ("enable_reasoning", {"on": 1, "off": 0, "auto": -1}),
+    "draft_sampling": ("speculative.draft.probabilistic", {"greedy": 0, "probabilistic": 1}),
+    "seed": ("sampling.seed", {-1: 2**32 - 1}),
+}
 _NGRAM_PARTS = {"ngram_size_n": "size_n", "ngram_size_m": "size_m", "ngram_min_hits": "min_hits"}
-_NGRAM_KINDS = {
-    "ngram-simple": "ngram_simple", "ngram-map-k": "ngram_map_k",
-    "ngram-map-k4v": "ngram_map_k4v",
-}  # fmt: skip
+_NGRAM_KINDS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v")
 
 
 def attributes(wish: Wish) -> Attributes:
@@ -99,7 +92,7 @@ def _special(
 ) -> dict[str, str | int | float | bool]:
     if name in _NGRAM_PARTS:
         kinds = str(settings.get("speculation", "")).split(",")
-        parts = [part for kind, part in _NGRAM_KINDS.items() if kind in kinds]
+        parts = [kind.replace("-", "_") for kind in _NGRAM_KINDS if kind in kinds]
         return {f"speculative.{part}.{_NGRAM_PARTS[name]}": value for part in parts}
     if name == "timeout":
         return {"timeout_read": value, "timeout_write": value}
