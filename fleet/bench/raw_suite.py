@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 FILE = "rows.jsonl"
 PROMPT, GENERATED, REPETITIONS = 512, 128, 5
-_NOT_THERE = (126, 127)
+NOT_THERE = (126, 127)
 # settings that llama-bench has a word for; one value of threads serves prompt and generation
-_WORDS = {
+WORDS = {
     "threads": "-t",
     "batch_size": "-b",
     "ubatch_size": "-ub",
@@ -72,7 +72,7 @@ def bench_words(deployment: Deployment, model: str, repetitions: int) -> tuple[s
     words = [
         "-m", model, "-p", str(PROMPT), "-n", str(GENERATED), "-r", str(repetitions), "-o", "jsonl",
     ]  # fmt: skip
-    for setting, word in _WORDS.items():
+    for setting, word in WORDS.items():
         found = deployment.settings.get(setting)
         if found is not None and found.value not in {None, "auto", "all"}:
             words += [word, str(found.value)]
@@ -88,7 +88,7 @@ def _run(
     for program in _programs(deployment.engine.image, model):
         argv = (*program, *words)
         said = commands.run(argv)
-        if said.code in _NOT_THERE or "executable file" in said.stderr:
+        if said.code in NOT_THERE or "executable file" in said.stderr:
             continue
         return parse_llama_bench(said.checked().stdout), list(argv)
     raise OutsideError(
@@ -99,14 +99,16 @@ def _run(
 
 
 def _programs(image: str | None, model: str) -> tuple[tuple[str, ...], ...]:
-    if image is None:
-        return (("llama-bench",),)
+    return (*(programs_in(image, model) if image else ()), ("llama-bench",))
+
+
+def programs_in(image: str, model: str, *more: str) -> tuple[tuple[str, ...], ...]:
+    """Return how llama-bench of `image` may be run on the file `model`; `more` are podman's words.
+
+    Images of autumn 2026 hold it as a sub-command.
+    """
     folder = str(Path(model).parent)
     run = ("podman", "run", "--rm", "--network", "none", "-v", f"{folder}:{folder}:ro",
-           "--security-opt", "label=disable", "--entrypoint")  # fmt: skip
-    return (
-        (*run, "llama-bench", image),
-        (*run, "/app/llama-bench", image),
-        (*run, "/app/llama", image, "bench"),  # images of autumn 2026 hold it as a sub-command
-        ("llama-bench",),
-    )
+           "--security-opt", "label=disable", *more, "--entrypoint")  # fmt: skip
+    names = (("llama-bench",), ("/app/llama-bench",), ("/app/llama", "bench"))
+    return tuple((*run, name, image, *rest) for name, *rest in names)

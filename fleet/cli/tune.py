@@ -34,11 +34,12 @@ from fleet.tune.measure_server import shown
 from fleet.tune.pareto_front import pareto_front
 from fleet.tune.power_limit import PowerLimit
 from fleet.tune.quality_limit import QualityLimit
+from fleet.tune.read_study import read_study
 from fleet.tune.recheck import recheck
 from fleet.tune.search_space import parse_space
 from fleet.tune.speculation_by_length import speculation_by_length
 from fleet.tune.speculation_kinds import spelled_out
-from fleet.tune.tune_deployment import TuneOptions, read_study, tune_deployment
+from fleet.tune.tune_deployment import TuneOptions, tune_deployment
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -22,7 +22,7 @@ from fleet.report.page import Page, render_html, render_markdown
 from fleet.report.study_page import study_page, study_rows
 from fleet.report.window_page import window_page
 from fleet.tune.candidate_space import METRICS
-from fleet.tune.tune_deployment import read_study_log
+from fleet.tune.read_study import read_study_log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -15,15 +15,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
 from fleet.bench.parse_llama_bench import parse_llama_bench
+from fleet.bench.raw_suite import NOT_THERE, WORDS, programs_in
 from fleet.errors import OutsideError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from fleet.bench.parse_llama_bench import RawRow
     from fleet.compiler.launch_config import LaunchConfig
@@ -42,21 +42,14 @@ DEAR = 5.0
 SHARE = 1 / 3
 REPETITIONS = 2
 TIMES = 8.0  # as long as expected: then it is given up
-PROGRAMS = (("llama-bench",), ("/app/llama-bench",), ("/app/llama", "bench"))
-# the option of a setting, and the name under which llama-bench tells its value; its threads
-# are those of reading where it reads, and those of generating where it generates
-_OPTIONS: Mapping[str, tuple[str, str]] = {
-    "threads": ("-t", "n_threads"),
-    "threads_batch": ("-t", "n_threads"),
-    "batch_size": ("-b", "n_batch"),
-    "ubatch_size": ("-ub", "n_ubatch"),
-    "flash_attention": ("-fa", "flash_attn"),
-    "cache_type_k": ("-ctk", "type_k"),
-    "cache_type_v": ("-ctv", "type_v"),
-    "gpu_layers": ("-ngl", "n_gpu_layers"),
-    "cpu_moe_layers": ("-ncmoe", "n_cpu_moe"),
-}
-_LOADED = ("gpu_layers", "cpu_moe_layers")  # not varied: they change how the model is loaded
+# its threads are those of reading where it reads, and of generating where it generates
+_WORDS = {**WORDS, "threads_batch": WORDS["threads"], "flash_attention": "-fa"}
+# what can be varied without another load, and the name under which llama-bench tells its value
+_TOLD_AS: Mapping[str, str] = {
+    "threads": "n_threads", "threads_batch": "n_threads", "batch_size": "n_batch",
+    "ubatch_size": "n_ubatch", "flash_attention": "flash_attn", "cache_type_k": "type_k",
+    "cache_type_v": "type_v",
+}  # fmt: skip
 _OTHER = {"tg": "threads_batch", "pp": "threads"}
 _ITS_OWN = (None, "auto", "all")  # what llama-bench chooses as the server does
 _TOLD = {"on": "1", "auto": "1", "off": "0", "True": "1", "False": "0"}
@@ -64,8 +57,7 @@ _TOLD = {"on": "1", "auto": "1", "off": "0", "True": "1", "False": "0"}
 
 def screened_params(space: SearchSpace, metric: str) -> tuple[Param, ...]:
     """Return the parameters that llama-bench can vary without another load."""
-    left_out = {*_LOADED, _OTHER.get(metric)}
-    return tuple(p for p in space.params if p.name in _OPTIONS and p.name not in left_out)
+    return tuple(p for p in space.params if p.name in _TOLD_AS and p.name != _OTHER.get(metric))
 
 
 def pays(
@@ -140,7 +132,7 @@ class Screening:
 
 def hints(param: Param, default: Value, rows: Sequence[RawRow]) -> list[Hint]:
     """Return the log ratios of the values that were measured, in their order."""
-    told = _OPTIONS[param.name][1]
+    told = _TOLD_AS[param.name]
     speeds = {_plain(row.settings.get(told)): row.mean for row in rows if row.mean > 0}
     anchor = speeds.get(_plain(default))
     if anchor is None:
@@ -159,10 +151,10 @@ def bench_words(
     test = {"tg": (0, shape.generated), "pp": (shape.fresh, 0)}[metric]
     words = ["-p", str(test[0]), "-n", str(test[1]), "-r", str(REPETITIONS), "-o", "jsonl"]
     words += ["-d", str(shape.shared)] if shape.shared else []
-    fixed = {name: [now[name]] for name in _OPTIONS if now.get(name) not in _ITS_OWN}
+    fixed = {name: [now[name]] for name in _WORDS if now.get(name) not in _ITS_OWN}
     for name, values in {**fixed, **varied}.items():
         if name != _OTHER[metric]:
-            words += [_OPTIONS[name][0], ",".join(map(_plain, values))]
+            words += [_WORDS[name], ",".join(map(_plain, values))]
     return words
 
 
@@ -170,9 +162,13 @@ def _rows(
     launch: LaunchConfig, words: Sequence[str], commands: Commands, timeout_s: float, build: str
 ) -> tuple[RawRow, ...]:
     """Return what was measured before the end, which a value that crashes brings early."""
-    for program in PROGRAMS:
-        said = commands.run((*_container(launch, timeout_s, program), *words), timeout_s=timeout_s)
-        if said.code in {126, 127} or "executable file" in said.stderr:
+    more = ["--timeout", str(math.ceil(timeout_s))]
+    more += [word for device in launch.devices for word in ("--device", device)]
+    more += ["--cpuset-cpus", launch.cpuset] if launch.cpuset else []
+    model = launch.model_path or ""
+    for program in programs_in(launch.image or "", model, *more):
+        said = commands.run((*program, "-m", model, *words), timeout_s=timeout_s)
+        if said.code in NOT_THERE or "executable file" in said.stderr:
             continue
         try:
             rows = parse_llama_bench(said.stdout)
@@ -180,19 +176,6 @@ def _rows(
             return ()
         return tuple(row for row in rows if row.build is None or f"b{row.build}" == build)
     return ()
-
-
-def _container(launch: LaunchConfig, timeout_s: float, program: Sequence[str]) -> Iterator[str]:
-    """Yield how llama-bench runs in the launch's image, on its devices and processors."""
-    model = launch.model_path or ""
-    folder = str(Path(model).parent)
-    yield from ("podman", "run", "--rm", "--network", "none", "--security-opt", "label=disable")
-    yield from ("--timeout", str(math.ceil(timeout_s)), "-v", f"{folder}:{folder}:ro")
-    for device in launch.devices:
-        yield from ("--device", device)
-    if launch.cpuset:
-        yield from ("--cpuset-cpus", launch.cpuset)
-    yield from ("--entrypoint", program[0], launch.image or "", *program[1:], "-m", model)
 
 
 def _plain(value: object) -> str:

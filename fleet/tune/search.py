@@ -25,6 +25,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from fleet.tune.failure_risk import failure_risk, value_groups
+from fleet.tune.normal_law import cumulated, density, improvement
 from fleet.tune.paired_ratio import Ratio, upper
 from fleet.tune.surface_model import SurfaceModel
 
@@ -53,8 +55,6 @@ LEAST_PAIRS = 4  # with nothing left to explore, a gain known to `WORTH` is meas
 MOST_PAIRS = 40
 MOST_RUNS = 600  # beliefs cost the cube of the runs
 DEFAULT_TRIES = 3
-BLAMES = 6  # rounds in which failures find what explains them
-INNOCENT = 1e-3  # chance that values which went well together once are to blame
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -115,7 +115,7 @@ class Search:
         self._order = {cell: at for at, cell in enumerate(space.allowed)}
         self._good = np.zeros(len(space.allowed), dtype=np.int64)
         self._barred = np.zeros(len(space.allowed), dtype=bool)
-        self._groups = _groups(self._cells)
+        self._groups = value_groups(self._cells)
         self._dear = np.array([param.dear for param in space.params])
         self._promise = 0.0
         self._queue: list[Cell] = []
@@ -248,10 +248,10 @@ class Search:
         candidates = (self._good[pool] > 0) & ~self._barred[pool]
         best = int(np.argmax(np.where(candidates, mean.mean(axis=0), -np.inf)))
         deviation = np.hypot(deviation, NEW_VALUE * self._new_values(pool))
-        gain = _improvement(mean - mean[:, best : best + 1], deviation)
+        gain = improvement(mean - mean[:, best : best + 1], deviation)
         # a run tells less of a cell that is known as well as one run can tell
         gain = (gain * (1 - self.model.noise / np.hypot(deviation, self.model.noise))).mean(axis=0)
-        gain *= 1 - self._risk(pool)
+        gain *= 1 - failure_risk(self._groups, self._good > 0, self._barred, pool)
         gain[[at for at, index in enumerate(pool) if self.space.allowed[index] in pending]] = 0
         if gain.max() < TOO_LITTLE:
             return None
@@ -322,8 +322,8 @@ class Search:
         moves = math.sqrt(max(ratio.deviation**2 - later**2, 1e-12))
         needed = self.margin + self._doubt(cell, pairs) + SURE * later
         z = np.array([(ratio.log_ratio - needed) / moves])
-        proven = float(_normal_cdf(z)[0])
-        return ratio.log_ratio * proven + moves * float(_normal_density(z)[0]), proven
+        proven = float(cumulated(z)[0])
+        return ratio.log_ratio * proven + moves * float(density(z)[0]), proven
 
     def _pair_cost(self) -> float:
         costs = self._costs()
@@ -383,28 +383,6 @@ class Search:
         run = np.flatnonzero(self._good > 0)
         return sorted({0, *run.tolist(), *near.tolist(), *some.tolist()})
 
-    def _risk(self, pool: Sequence[int]) -> Floats:
-        """Probability that a cell fails: 1 where it did, else by the values it has in common.
-
-        Each failure is blamed on a value or a pair of values that never went well; what
-        explains more failures takes the blame from the others.
-        """
-        if not self._barred.any():
-            return np.zeros(len(pool))
-        total = int(self._groups.max()) + 1
-        cleared = np.zeros(total, dtype=bool)
-        cleared[self._groups[:, (self._good > 0) & ~self._barred]] = True
-        failed = self._groups[:, self._barred]
-        suspect = np.where(cleared, INNOCENT, 1.0)
-        for _ in range(BLAMES):
-            share = suspect[failed]
-            share /= share.sum(axis=0)
-            blame = np.bincount(failed.ravel(), weights=share.ravel(), minlength=total)
-            suspect = np.where(cleared, INNOCENT, 1 - 0.5**blame)
-        risk: Floats = 1 - np.prod(1 - suspect[self._groups[:, pool]], axis=0)
-        risk[self._barred[pool]] = 1.0
-        return risk
-
     def _new_values(self, pool: Sequence[int]) -> Floats:
         """Count the values without order that no run of the pool's cells has shown yet.
 
@@ -459,46 +437,3 @@ class Search:
             if run.cell == self.space.default:
                 return back
         return len(self.runs)
-
-
-def _groups(cells: Ints) -> Ints:
-    """Return numbers for the values that a cell has, of each parameter and each pair of them.
-
-    One row each, one column a cell; no number is used in two rows.
-    """
-    dims = range(cells.shape[1])
-    rows: list[Ints] = []
-    first = 0
-    for columns in [*([at] for at in dims), *([a, b] for a in dims for b in range(a))]:
-        _, row = np.unique(cells[:, columns], axis=0, return_inverse=True)
-        rows.append(row.reshape(-1) + first)
-        first = int(rows[-1].max()) + 1
-    return np.array(rows)
-
-
-def _improvement(gap: Floats, deviation: Floats) -> Floats:
-    """Mean of the positive part of a normal with mean `gap`."""
-    z = gap / deviation
-    result: Floats = deviation * (z * _normal_cdf(z) + _normal_density(z))
-    return result
-
-
-def _normal_density(z: Floats) -> Floats:
-    result: Floats = np.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
-    return result
-
-
-def _normal_cdf(z: Floats) -> Floats:
-    """Abramowitz and Stegun 7.1.26, off by at most 1.5e-7."""
-    x = np.abs(z) / math.sqrt(2)
-    t = 1 / (1 + 0.3275911 * x)
-    tail = (
-        t
-        * np.exp(-x * x)
-        * (
-            0.254829592
-            + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429)))
-        )
-    )
-    result: Floats = 0.5 * (1 + np.sign(z) * (1 - tail))
-    return result

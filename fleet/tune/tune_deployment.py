@@ -18,9 +18,9 @@ from fleet.effects.files import write_atomically
 from fleet.effects.lock import held
 from fleet.effects.machine import LOCAL
 from fleet.effects.termination import term_interrupts
-from fleet.errors import OutsideError, UserError
+from fleet.errors import UserError
 from fleet.tune.candidate_space import Ground, candidate_space
-from fleet.tune.judgement import judgement_json, judgement_of
+from fleet.tune.judgement import judgement_json
 from fleet.tune.make_room import room_for_trials
 from fleet.tune.measure_server import (
     DEFAULT_RUN_S,
@@ -32,11 +32,11 @@ from fleet.tune.measure_server import (
 from fleet.tune.paired_ratio import robust_deviation, smallest_provable_gain
 from fleet.tune.raw_screening import DEAR, Screening
 from fleet.tune.raw_screening import METRICS as SCREENED
+from fleet.tune.read_study import MARGIN, need_a_default, study_path
 from fleet.tune.request_plan import RequestShape
 from fleet.tune.roofline import at_roofline, roofline
 from fleet.tune.run_study import Study
 from fleet.tune.search import Search
-from fleet.tune.search_space import make_space
 from fleet.tune.settle_study import Settling
 from fleet.tune.shared_study import Lane, SharedStudy
 from fleet.tune.speculation_kinds import spelled_out
@@ -58,12 +58,10 @@ if TYPE_CHECKING:
     from fleet.tune.candidate_space import CandidateSpace, Metric
     from fleet.tune.captured_requests import CapturedWorkload
     from fleet.tune.measure_server import Limit, StartTrial
-    from fleet.tune.raw_screening import Hint
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Settings
 
 DEFAULT_BUDGET_S = 600.0
-MARGIN = math.log(1.01)  # a gain below 1% is not worth another profile
 PLAIN_HARM = 0.9  # of a guard in one run: not worth confirming
 RUNS = 100  # that a budget should hold at least, where the requests can be so short
 LEAST_RUN_S = 1.0
@@ -220,45 +218,6 @@ def _measured(
         return _run(opened, lanes, log, options, rim=rim, progress=progress, look=look)
 
 
-def study_path(rim: Rim, name: str, metric: str) -> Path:
-    """Return where the trials of `name` for `metric` are written."""
-    return rim.folders.state / "tune" / name / f"{metric}.jsonl"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ReadStudy:
-    """A study as its log tells it, and the profile it wrote."""
-
-    summary: StudySummary
-    profile: str | None
-    hints: tuple[Hint, ...] = ()
-
-
-def read_study(rim: Rim, name: str, metric: Metric) -> ReadStudy:
-    """Return the newest study of `name` for `metric` as its log tells it. Raises `UserError`."""
-    return read_study_log(study_path(rim, name, metric), name, metric)
-
-
-def read_study_log(path: Path, name: str, metric: Metric) -> ReadStudy:
-    """Return the newest study of the log at `path`, as `read_study` does."""
-    logged = TrialLog(path=path).newest()
-    if logged is None or not logged.trials:
-        fix = f"`fleet tune {name} --metric {metric}` makes one"
-        raise UserError(f"no study of `{name}` for `{metric}`", where=str(path), fix=fix)
-    params = logged.key["params"]
-    space = make_space(params, logged.key["default"], dear=[*params])
-    study = Study(search=Search(space, seed=logged.key["seed"], margin=MARGIN, defaults=2))
-    study.replay(logged.trials)
-    _need_a_default(study)
-    end = logged.end or {}
-    judged = judgement_of(end.get("judged"), space)
-    summary = summarise_study(
-        study, metric=metric, trade_offs=judged.trade_offs if judged else (),
-        verdict=judged.verdict if judged else None, stopped=end.get("stopped", "not ended"),
-    )  # fmt: skip
-    return ReadStudy(summary=summary, profile=end.get("profile"), hints=logged.hints)
-
-
 def _run(
     opened: _Opened,
     lanes: Sequence[Lane],
@@ -290,7 +249,7 @@ def _run(
     for trial in study.trials:
         judge(trial)
     shared.run(lanes)
-    _need_a_default(study)
+    need_a_default(study)
     return summarise_study(
         study, metric=options.metric, trade_offs=tuple(settling.trade_offs),
         verdict=settling.verdict(),
@@ -421,13 +380,6 @@ def _ground(prepared: Prepared, options: TuneOptions) -> Ground:
 def _context(prepared: Prepared) -> int:
     context = dict(prepared.launches[0].settings).get("ctx_size")
     return context if isinstance(context, int) and context > 0 else 4096
-
-
-def _need_a_default(study: Study) -> None:
-    if len(study.search.model) == 0:
-        cause = study.trials[-1].outcome.failed
-        message = f"the deployment as it is cannot be measured: {cause}"
-        raise OutsideError(message, fix="`fleet up` shows whether it starts")
 
 
 def _told(trial: Trial, study: Study, metric: Metric) -> str:

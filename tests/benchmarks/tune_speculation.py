@@ -24,9 +24,9 @@ from fleet.deploy.rim import Rim
 from fleet.diagnose.prompts.requests import parse_requests
 from fleet.tune.captured_requests import CapturedWorkload
 from fleet.tune.measure_server import ServerMeasure
+from fleet.tune.read_study import MARGIN, read_study
 from fleet.tune.recheck import fresh_ratio
 from fleet.tune.speculation_kinds import PARAMETER, one_value
-from fleet.tune.tune_deployment import MARGIN, read_study
 
 if TYPE_CHECKING:
     from fleet.tune.paired_ratio import Ratio

@@ -15,7 +15,8 @@ import yaml
 from fleet.cli.load import load_deployment
 from fleet.deploy.rim import Rim
 from fleet.effects.machine import free_port
-from fleet.tune.tune_deployment import TuneOptions, read_study, tune_deployment
+from fleet.tune.read_study import read_study
+from fleet.tune.tune_deployment import TuneOptions, tune_deployment
 from support.fleet_command import Ran, fleet, fleet_words
 from tests.journeys.test_up_embedded import servers_below
 

@@ -47,12 +47,12 @@ def test_one_process_lists_all_values_and_leaves_the_others_as_they_are() -> Non
     words = " ".join(bench_words("tg", now, SHAPE, {"threads": [2, 4, 1]}))
     deep = RequestShape(shared=4096, fresh=64, generated=24)
 
+    flash = bench_words("tg", now, SHAPE, {"flash_attention": ["off", "auto"]})
+
     assert words == "-p 0 -n 48 -r 2 -o jsonl -t 2,4,1 -ub 128"
-    assert "-fa 0,1" in " ".join(
-        bench_words("tg", now, SHAPE, {"flash_attention": ["off", "auto"]})
-    )
-    assert " ".join(bench_words("pp", now, deep, {})).startswith(
-        "-p 64 -n 0 -r 2 -o jsonl -d 4096 -t 4"
+    assert flash[flash.index("-fa") + 1] == "0,1"
+    assert bench_words("pp", now, deep, {}) == (
+        ["-p", "64", "-n", "0", "-r", "2", "-o", "jsonl", "-d", "4096", "-ub", "128", "-t", "4"]
     )
 
 
