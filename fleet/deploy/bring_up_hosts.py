@@ -261,7 +261,7 @@ def _generation(prepared: PreparedHosts, changes: Sequence[Change], work: HostWo
     tuned = prepared.deployment.tuned
     return Generation(
         number=number, at=_now(work.rim), runtime="ansible", launches=prepared.launches,
-        tuned=tuned.name if tuned else None,
+        ready=bool(same) and same[-1].ready, tuned=tuned.name if tuned else None,
     )  # fmt: skip
 
 

@@ -42,16 +42,17 @@ def _judged(
         return change
     if was_ready(old, name, rim) and _silent(client(change), rim):
         why = f"was ready, answers no more (for {HUNG_S:.0f} s)"
-    elif launch.secrets and _keeps_old_key(client(change), launch):
+    elif keeps_old_key(client(change), launch):
         why = "its API key was changed"
     else:
         return change
     return replace(change, action="replace", why=why)
 
 
-def _keeps_old_key(client: ServerClient, launch: LaunchConfig) -> bool:
+def keeps_old_key(client: ServerClient, launch: LaunchConfig) -> bool:
+    """Whether the server serves with another key than the deployment's now; False if silent."""
     try:
-        return is_refused(client, launch)
+        return bool(launch.secrets) and is_refused(client, launch)
     except OutsideError:  # still loading, perhaps
         return False
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from fleet.deploy.api_keys import read_key
 from fleet.deploy.await_ready import LEAST_S, Ready, await_ready, check_alive, verify
+from fleet.deploy.find_hung import keeps_old_key
 from fleet.deploy.fit_hosts import fits_beside
 from fleet.deploy.generations import read_generations
 from fleet.deploy.launch_memory import memory_of_remote
@@ -114,7 +115,10 @@ class HostWork:
             return False
         before = self._launched(old)
         facts = self.group.facts[change.host]
-        return before is not None and fits_beside(new, before, model=model, host=facts)
+        if before is None or not fits_beside(new, before, model=model, host=facts):
+            return False
+        # the host has the key of the old one until that is replaced
+        return not keeps_old_key(self.client(old, new), new)
 
     def _rehearse(self, changes: Sequence[Change], generation: int) -> None:
         """Start each new server beside the old one, see it ready, and take it away again.

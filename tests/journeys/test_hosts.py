@@ -465,6 +465,7 @@ def test_a_key_reaches_the_host_as_a_secret_and_a_model_only_once(town: Town) ->
     # another controller's first `up`: image and model are there already; then one is damaged
     before = host.run(f"stat -c %i-%y {MODEL}; podman images --quiet").stdout
     town.write(**only, settings={"ctx_size": 2048}, bind=host.address, api_key=True)
+    assert town.fleet("key", NAME, "--rotate")[0] == 0  # what serves still has the old one
     code, told = town.fleet("up", NAME, "--yes")
     assert code == 0, told
     assert host.run(f"stat -c %i-%y {MODEL}; podman images --quiet").stdout == before

@@ -35,3 +35,17 @@ def test_an_up_that_never_served_uses_no_number_up(tmp_path: Path) -> None:
     work: Any = SimpleNamespace(rim=rim)
 
     assert _generation(prepared, (), work).number == 2
+
+
+def test_a_generation_that_served_stays_one_when_it_is_begun_again(tmp_path: Path) -> None:
+    rim = Rim(folders=Folders(config=tmp_path, state=tmp_path, cache=tmp_path))
+    made = Generation(number=3, at="now", runtime="ansible", launches=(LAUNCH,), ready=True)
+    write_generation(rim.folders, "d", made)
+    prepared: Any = SimpleNamespace(
+        deployment=SimpleNamespace(name="d", tuned=None), launches=(LAUNCH,)
+    )
+    work: Any = SimpleNamespace(rim=rim)
+
+    again = _generation(prepared, (), work)
+
+    assert (again.number, again.ready) == (3, True)
