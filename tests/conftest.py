@@ -38,7 +38,7 @@ def _watch(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 def _harmless(path: str) -> bool:
-    shipped = (f"{ROOT}/containers/", f"{ROOT}/fleet/facts/")  # templates and tables
+    shipped = (f"{ROOT}/containers/", f"{ROOT}/fleet/")  # templates and tables
     # a module loaded for the first time is written below `__pycache__`, by its descriptor
     compiled = "/__pycache__/" in path or path.isdigit()
     return compiled or path.endswith(READABLE) or path.startswith(shipped)
