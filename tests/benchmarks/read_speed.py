@@ -4,9 +4,9 @@
 
 Four logs of MIB (200): `ordinary` (one start, many requests, trace level), `restarts` (a start
 every forty lines or so), `in turn` and `mixed` (the excerpts of the unit tests, or FOLDER's
-`*.log`, one after the other again and again, and in changing order). Loop and reader take turns, medians of three in processor
-seconds. Then `fleet diagnose` of one MiB against a bare typer command. Leaves with 1 when a bar
-is not met.
+`*.log`, one after the other again and again, and in changing order). Loop and reader take
+turns, medians of three in processor seconds. Then `fleet diagnose` of one MiB against a bare
+typer command. Leaves with 1 when a bar is not met.
 """
 
 from __future__ import annotations

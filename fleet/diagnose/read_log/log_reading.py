@@ -85,7 +85,6 @@ class Task:
     mismatch: bool = False
     lost_s: float = 0.0  # generation seconds lost to tasks that ran beside it
     fresh: bool = False  # the slot was empty
-    at: float | None = None
     start: int = 0
     peers: tuple[Task, ...] = ()
 
@@ -184,13 +183,10 @@ class LogReading:
     totals: dict[str, float] = field(default_factory=dict)
     last: dict[str, float | int] = field(default_factory=dict)
     checkpoints: Checkpoints = field(default_factory=Checkpoints)
-    checkpoint_lines: bool = False
     slot_select: dict[str, float | int | str] | None = None
     prompt_cache: dict[str, float | int] | None = None
     lookup: dict[str, float] | None = None
     saved_state_mib: float = 0.0
-    saved_length: int | None = None
-    cached_prompts_without_checkpoints: int = 0
     cached_prompts_with_checkpoints: int = 0
     kvs: list[Kv] = field(default_factory=list)
     gpu_layers: str | None = None
@@ -200,7 +196,6 @@ class LogReading:
     n_slots: int | None = None
     kv_unified: bool | None = None
     flash_attn: bool | None = None
-    mla_attn: int | None = None
     rs_mib: float | None = None
     hybrid: bool = False
     swa: bool = False

@@ -40,9 +40,8 @@ def _diverging_lookup(reading: LogReading, base: str, keep: str, sim: str) -> st
     return "lookup-diverges" if base and little else None
 
 
-def _saved(reading: LogReading, length: str, mib: str) -> str:
+def _saved(reading: LogReading, mib: str) -> str:
     """`- saving prompt with length n, total state size = x MiB`."""
-    reading.saved_length = int(length)
     reading.saved_state_mib = max(reading.saved_state_mib, float(mib))
     return "state-saved"
 
@@ -52,7 +51,6 @@ def _cached_prompt(reading: LogReading, checkpoints: str) -> str | None:
     if int(checkpoints):
         reading.cached_prompts_with_checkpoints += 1
         return None
-    reading.cached_prompts_without_checkpoints += 1
     return "cached-without-checkpoints"
 
 
@@ -93,7 +91,7 @@ TABLE: Mapping[str, Row] = {
     "cache si": row((r"removing oldest", _evicted), (_STATE, _cache_state)),
     "looking ": row((_LOOKUP, _diverging_lookup)),
     "found be": row((_LOOKUP, _lookup)),
-    "saving p": row((r"length (\d+), total state size = (\d+\.?\d*) MiB", _saved)),
+    "saving p": row((r"length \d+, total state size = (\d+\.?\d*) MiB", _saved)),
     "prompt 0": row((r"prompt 0x[0-9a-f]+:.*checkpoints:\s*(\d+)", _cached_prompt)),
     "initiali": row(
         (keys("n_slots", "n_ctx_slot") + r"(?=(?:.*?kv_unified = '?(true|false))?)", _slots),

@@ -126,11 +126,6 @@ def _n_ctx(reading: LogReading, tokens: str) -> str:
     return "context"
 
 
-def _mla(reading: LogReading, version: str) -> str:
-    reading.mla_attn = int(version)
-    return "context"
-
-
 def _flash(reading: LogReading, word: str = "enabled") -> str:
     """`flash_attn = 1`, `Flash Attention enabled`, `... not supported, set to disabled`."""
     state = SWITCH.get(word.lower())
@@ -220,7 +215,6 @@ _CONTEXT = row(
     (r"flash_attn\s*=\s*(\w+)", _flash),
     *_SPLITS,
     (r"\bn_ctx\s*=\s*(-?\d+)", _n_ctx),
-    (r"\bmla_attn\s*=\s*(-?\d+)", _mla),
     once=_buffers,
 )
 _RESERVED = row(*_SPLITS, once=_buffers)
