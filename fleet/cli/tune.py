@@ -34,6 +34,7 @@ from fleet.tune.measure_server import shown
 from fleet.tune.pareto_front import pareto_front
 from fleet.tune.power_limit import PowerLimit
 from fleet.tune.quality_limit import QualityLimit
+from fleet.tune.raw_screening import hinted
 from fleet.tune.read_study import read_study
 from fleet.tune.recheck import recheck
 from fleet.tune.search_space import parse_space
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
 
     from fleet.profiles.kinds import Deployment
     from fleet.tune.measure_server import Limit
-    from fleet.tune.raw_screening import Hint
     from fleet.tune.run_study import Trial
     from fleet.tune.search_space import Settings
     from fleet.tune.study_summary import StudySummary, TradeOff
@@ -188,15 +188,10 @@ def report(
     if as_json:
         print_json(study.summary.as_json(profile=study.profile))
     else:
-        _print_report(study.summary, name, study.hints)
+        _print_report(study.summary, name)
 
 
-def _print_report(summary: StudySummary, name: str, hints: Sequence[Hint]) -> None:
-    if hints:
-        told = (f"{name}={value} {math.expm1(ratio):+.1%}" for name, value, ratio in hints)
-        text = f"llama-bench hinted where to look first: {', '.join(told)}"
-        console.print(text, markup=False, soft_wrap=True)
-        console.print()
+def _print_report(summary: StudySummary, name: str) -> None:
     more = [name for name in _MORE if any(name in t.outcome.figures for t in summary.trials)]
     print_table(
         ("trial>", "for", f"{summary.metric}>", *(f"{name}>" for name in more), "settings"),
@@ -220,8 +215,8 @@ def _print_report(summary: StudySummary, name: str, hints: Sequence[Hint]) -> No
     for each in summary.trade_offs:
         say(_trade_off(summary, each))
     by_length = speculation_by_length(summary.trials, default=summary.default, best=summary.best)
-    if by_length is not None:
-        say(by_length)
+    for told in filter(None, (hinted(summary.hints), by_length)):
+        say(told)
     say(f"{summary.verdict.why}: {_words(summary.changed) or 'the default'}")
     say(f"by hand: {by_hand(name, summary.changed)}")
 

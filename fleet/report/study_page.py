@@ -10,6 +10,7 @@ from fleet.report.plots import points
 from fleet.report.words import number, percent
 from fleet.tune.measure_server import shown
 from fleet.tune.pareto_front import pareto_front
+from fleet.tune.raw_screening import hinted
 from fleet.tune.speculation_by_length import speculation_by_length
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def study_page(summary: StudySummary, *, name: str) -> Page:
             Section(title="Result", blocks=(_settings(summary),)),
             Section(title="Trials", blocks=(*_drawings(summary, unit), _trials(summary, unit))),
             Section(
-                title="What each setting brings", blocks=(_effects(summary), *_by_length(summary))
+                title="What each setting brings", blocks=(_effects(summary), *_asides(summary))
             ),
             Section(title="Rejected, and why", blocks=_rejected(summary)),
             Section(title="Method and caveats", blocks=(Bullets(items=_METHOD),)),
@@ -161,9 +162,10 @@ def _effects(summary: StudySummary) -> Block:
     )  # fmt: skip
 
 
-def _by_length(summary: StudySummary) -> list[Block]:
-    said = speculation_by_length(summary.trials, default=summary.default, best=summary.best)
-    return [Text(text=said[0].upper() + said[1:] + ".")] if said else []
+def _asides(summary: StudySummary) -> list[Block]:
+    by_length = speculation_by_length(summary.trials, default=summary.default, best=summary.best)
+    said = filter(None, (hinted(summary.hints), by_length))
+    return [Text(text=f"{each[0].upper()}{each[1:]}.") for each in said]
 
 
 def _rejected(summary: StudySummary) -> tuple[Block, ...]:

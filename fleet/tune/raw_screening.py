@@ -144,6 +144,12 @@ def hints(param: Param, default: Value, rows: Sequence[RawRow]) -> list[Hint]:
     ]
 
 
+def hinted(hints: Sequence[Hint]) -> str | None:
+    """Say what llama-bench found; None when it was not asked."""
+    told = (f"{name}={value} {math.expm1(ratio):+.1%}" for name, value, ratio in hints)
+    return f"llama-bench hinted where to look first: {', '.join(told)}" if hints else None
+
+
 def bench_words(
     metric: str, now: Settings, shape: RequestShape, varied: Mapping[str, Sequence[Value]]
 ) -> list[str]:

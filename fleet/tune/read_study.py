@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from fleet.errors import OutsideError, UserError
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from fleet.deploy.rim import Rim
     from fleet.tune.candidate_space import Metric
-    from fleet.tune.raw_screening import Hint
 
 MARGIN = math.log(1.01)  # a gain below 1% is not worth another profile
 
@@ -35,7 +34,6 @@ class ReadStudy:
 
     summary: StudySummary
     profile: str | None
-    hints: tuple[Hint, ...] = ()
 
 
 def read_study(rim: Rim, name: str, metric: Metric) -> ReadStudy:
@@ -60,7 +58,7 @@ def read_study_log(path: Path, name: str, metric: Metric) -> ReadStudy:
         study, metric=metric, trade_offs=judged.trade_offs if judged else (),
         verdict=judged.verdict if judged else None, stopped=end.get("stopped", "not ended"),
     )  # fmt: skip
-    return ReadStudy(summary=summary, profile=end.get("profile"), hints=logged.hints)
+    return ReadStudy(summary=replace(summary, hints=logged.hints), profile=end.get("profile"))
 
 
 def need_a_default(study: Study) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from fleet.tune.candidate_space import Metric
+    from fleet.tune.raw_screening import Hint
     from fleet.tune.run_study import Study, Trial
     from fleet.tune.search import Verdict
     from fleet.tune.search_space import Cell, Settings, Value
@@ -79,6 +80,7 @@ class StudySummary:
     stopped: str
     trade_offs: tuple[TradeOff, ...]
     effects: tuple[Effect, ...]
+    hints: tuple[Hint, ...] = ()
 
     @property
     def measured(self) -> dict[str, Value]:

@@ -191,7 +191,8 @@ def test_llama_bench_of_the_image_looks_first_where_loads_are_dear(
     )  # fmt: skip
 
     assert len(tuned.summary.trials) == 4
-    hints = {(name, value): ratio for name, value, ratio in read_study(Rim(), "boxed", "pp").hints}
+    summary = read_study(Rim(), "boxed", "pp").summary
+    hints = {(name, value): ratio for name, value, ratio in summary.hints}
     assert {name for name, _ in hints} == {"ubatch_size", "flash_attention"}
     assert all(abs(ratio) < 3 for ratio in hints.values())
     assert "llama-bench hinted" in fleet("tune", "report", "boxed", "--metric", "pp").out

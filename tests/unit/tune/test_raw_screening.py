@@ -7,7 +7,7 @@ import math
 import pytest
 
 from fleet.bench.parse_llama_bench import RawRow
-from fleet.tune.raw_screening import bench_words, hints, pays, screened_params
+from fleet.tune.raw_screening import bench_words, hinted, hints, pays, screened_params
 from fleet.tune.request_plan import RequestShape
 from fleet.tune.run_study import Outcome, Study
 from fleet.tune.search import Search
@@ -80,15 +80,15 @@ def test_it_is_asked_where_loads_are_dear_and_time_is_left(
 def test_a_hint_moves_what_is_tried_first_and_nothing_that_is_believed() -> None:
     space = make_space({"kind": list("abcdefgh")}, {"kind": "a"})
     tried = {}
-    for hinted in "dg":
+    for likely in "dg":
         study = Study(search=Search(space), most_trials=9)
-        study.search.hint("kind", hinted, math.log(1.3))
+        study.search.hint("kind", likely, math.log(1.3))
         study.search.hint("kind", "not there", 1.0)
         for _ in range(2):
             proposal = study.next()
             assert proposal is not None
             study.take(proposal, Outcome(value=100.0, seconds=1.0))
-        tried[hinted] = space.settings(proposal.cell)["kind"]
+        tried[likely] = space.settings(proposal.cell)["kind"]
 
         assert study.search.best_so_far() == pytest.approx(0.0, abs=0.01)
 
@@ -103,3 +103,5 @@ def test_hints_stand_in_the_log() -> None:
     assert logged is not None
     assert logged.hints == (("threads", 4, 0.1),)
     assert logged.screening_s == 3.5
+    assert hinted(logged.hints) == "llama-bench hinted where to look first: threads=4 +10.5%"
+    assert hinted(()) is None
