@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from os import getpid
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -168,12 +169,16 @@ def _rows(
     launch: LaunchConfig, words: Sequence[str], commands: Commands, timeout_s: float, build: str
 ) -> tuple[RawRow, ...]:
     """Return what was measured before the end, which a value that crashes brings early."""
-    more = ["--timeout", str(math.ceil(timeout_s))]
+    name = f"{launch.container_name}-raw-{getpid()}"
+    more = ["--name", name, "--timeout", str(math.ceil(timeout_s))]
     more += [word for device in launch.devices for word in ("--device", device)]
     more += ["--cpuset-cpus", launch.cpuset] if launch.cpuset else []
     model = launch.model_path or ""
     for program in programs_in(launch.image or "", model, *more):
-        said = commands.run((*program, "-m", model, *words), timeout_s=timeout_s)
+        try:
+            said = commands.run((*program, "-m", model, *words), timeout_s=timeout_s)
+        finally:  # an interrupt or the bound ends podman's client alone
+            commands.run(("podman", "rm", "--force", "--ignore", "--time", "0", name))
         if said.code in NOT_THERE or "executable file" in said.stderr:
             continue
         try:
