@@ -110,7 +110,7 @@ def _rates(reading: LogReading) -> None:
 def _vllm(reading: LogReading, first: LiveScrape, last: LiveScrape) -> None:
     """Read vLLM's page; its counters as the difference over the window."""
     for number, line in enumerate(last.metrics, start=1):
-        event = vllm_lines.read_metric(reading, line)
+        event = vllm_lines.METRIC.read(line, reading)
         if event:
             reading.saw(event, number, line)
     if first is not last:

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from fleet.diagnose.read_log.structured_lines import Places, Values
 
     Reads = Callable[[str, int], object]  # a line of one shape, and its number
-    Of = Callable[[LogReading, str], str | None]  # a text into the reading; the event it is
 
 _SRV = re.compile(r"(?:srv|cmn|spec)\s+\S+?:?\s+(?:- )?")
 _BUILD = re.compile(
@@ -122,22 +121,6 @@ class LogReader:
         """Let `read` have lines of this shape from now on, and this one."""
         self._known[self._shape] = read
         read(line, number)
-
-    def _take(self, read: Of, text: str, line: str, number: int) -> None:
-        """Let `read` have a text now, and in lines of this shape from now on."""
-        self._keep(read, text, line)(line, number)
-
-    def _keep(self, read: Of, text: str, line: str) -> Reads:
-        """Let `read` have what stands where `text` does in lines of this shape from now on."""
-        reading, begin = self.reading, len(line) - len(text)
-
-        def known(line: str, number: int) -> None:
-            reading.line = number
-            if event := read(reading, line[begin:]):
-                reading.saw(event, number, line)
-
-        self._known[self._shape] = known
-        return known
 
     def finish(self) -> LogReading:
         """Close what is open and return the reading."""
@@ -312,8 +295,7 @@ class LogReader:
         if text.startswith("{") and self._json(text, source, line, number):
             return False
         if text.startswith("vllm:") and text[5:6] != " ":
-            self._take(vllm_lines.read_metric, text, line, number)
-            return False
+            return not self._row(vllm_lines.METRIC, text, line, number)
         return self._message(text, line, number)
 
     def _current(self, source: str, number: int, line: str) -> Task:
@@ -505,9 +487,7 @@ class LogReader:
             return True
         if "statistics" in text[:24]:
             start_lines.statistics(reading, text.lstrip())
-        elif "speculati" in text and (event := start_lines.speculation(reading, text)):
-            self._keep(start_lines.speculation, text, line)
-            reading.saw(event, number, line)
+        elif "speculati" in text and self._row(start_lines.SPECULATION, text, line, number):
             return False
         if vllm_lines.seen(reading, text) and self._row(vllm_lines.ROW, text, line, number):
             if error_lines.find_trouble(text) is None:

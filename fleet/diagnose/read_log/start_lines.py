@@ -26,7 +26,6 @@ _TYPES = (
     r"(?=(?:.*?\bV \((\w+)\):\s*(\d+\.?\d*))?)"
 )
 _DEVICE = re.compile(r"\b(?:CUDA|ROCm|Vulkan|SYCL|Metal|MTL|CANN|RPC)\d*\b")
-_SPEC = re.compile(r"implementation '([\w-]+)'|speculative type '([\w-]+)'")
 _STATISTICS = re.compile(r"statistics\s+([\w-]+):")
 SWITCH = {
     "1": True, "enabled": True, "on": True, "true": True,
@@ -167,14 +166,10 @@ def _main(reading: LogReading, text: str) -> None:
         reading.marks.update(("gen2", "started"))
 
 
-def speculation(reading: LogReading, text: str) -> str | None:
-    """Which implementation drafts, or that none does."""
-    if "no implementations specified" in text:
-        return "spec-none"
-    if found := _SPEC.search(text):
-        reading.spec_type = found[1] or found[2]
-        return "spec-on"
-    return None
+def _drafting(reading: LogReading, name: str) -> str:
+    """Which implementation drafts."""
+    reading.spec_type = name
+    return "spec-on"
 
 
 def statistics(reading: LogReading, text: str) -> str | None:
@@ -216,6 +211,10 @@ _CONTEXT = row(
     *_SPLITS,
     (r"\bn_ctx\s*=\s*(-?\d+)", _n_ctx),
     once=_buffers,
+)
+SPECULATION = row(
+    ("no implementations specified", _event("spec-none")),
+    (r"(?:implementation|speculative type) '([\w-]+)'", _drafting),
 )
 _RESERVED = row(*_SPLITS, once=_buffers)
 _RESOLVED = row((r"lash.*(disabled)", _flash), ("lash", _flash))

@@ -31,9 +31,7 @@ _NEEDED = (
     r"(?=(?:.*?estimated maximum model length is (\d+))?)"
 )
 _VERSION = re.compile(r"(?:vLLM API server version|LLM engine \(v)\s*v?([\w.+]+)")
-_METRIC = re.compile(
-    r"^(vllm:[\w:]+?)(?:_total)?(?:\{(.*)\})?\s+([-+]?\d+\.?\d*(?:[eE][-+]?\d{1,3})?|NaN)\s*$"
-)
+_METRIC = r"(vllm:[\w:]+?)(?:_total)?(?:\{(.*)\})?\s+([-+]?\d+\.?\d*(?:[eE][-+]?\d{1,3})?|NaN)\s*$"
 
 
 _CALLER = re.compile(r"\b(metrics|loggers|llm_engine|scheduler|core|api_server|utils)\.py:\d+\]")
@@ -187,18 +185,19 @@ ROW = row(
 )
 
 
-def read_metric(reading: LogReading, line: str) -> str | None:
+def _metric(reading: LogReading, name: str, labels: str, value: str) -> str | None:
     """Take one sample of the metrics page; counters of several engines are added."""
-    found = _METRIC.match(line)
-    if found is None or found[3] == "NaN":
+    if value == "NaN":
         return None
     reading.vllm.seen = True
     reading.marks.add("metrics")
-    name, labels, value = found[1], found[2] or "", float(found[3])
     if name == "vllm:cache_config_info":
         return _config(reading.vllm, labels)
-    reading.totals[name] = reading.totals.get(name, 0.0) + value
+    reading.totals[name] = reading.totals.get(name, 0.0) + float(value)
     return name
+
+
+METRIC = row((_METRIC, _metric))
 
 
 def _config(facts: Vllm, labels: str) -> str | None:
