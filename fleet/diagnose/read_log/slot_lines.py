@@ -40,8 +40,8 @@ _PLACE = keys("pos_max", "n_tokens")
 _BACK = keys("n_past", "n_tokens", "pos_max")
 SLACK = 0.03  # of a time, before its count and rate are said to disagree with it
 HYBRID_WINDOWS = (0, 1)  # n_swa of a memory that is recurrent, newer and older builds
-# how a slot line is read: by its row alone, for nothing, for the slot, with more to do
-TAKEN, SILENT, OF_SLOT, HEADER, UNKNOWN, LAUNCH, CHOICE, RELEASE, TIMED = range(9)
+# how a slot line is read: by its row alone, for the slot, with more to do
+TAKEN, OF_SLOT, HEADER, UNKNOWN, LAUNCH, CHOICE, RELEASE, TIMED = range(8)
 
 
 def _rate(tokens: int, ms: float, rate: str) -> float | None:
@@ -264,7 +264,7 @@ def _new_slot(reading: LogReading, _task: Task, context: str) -> None:
     reading.n_ctx_slot = int(context)
 
 
-NOTHING = Row(how=SILENT)
+NOTHING = Row()
 NOT_KNOWN = Row(how=UNKNOWN)
 PROMPT_TIME = row((_TIMING, _prompt_time), how=TIMED)
 EVAL_TIME = row((_TIMING, _eval_time))
