@@ -8,14 +8,22 @@ from typing import TYPE_CHECKING
 
 from fleet import __version__
 from fleet.bench.parse_llama_bench import RawRow, parse_llama_bench
+from fleet.compiler.compile_deployment import image_of, runtime_of
+from fleet.compiler.devices import container_devices
+from fleet.deploy.build_image import ensure_image
+from fleet.deploy.model_files import ensure_model
+from fleet.effects.machine import LOCAL
 from fleet.errors import OutsideError
+from fleet.observe.probe_host import probe_host
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from fleet.bench.results_folder import ResultsFolder
-    from fleet.effects.clock import Clock
+    from fleet.deploy.bring_up import Progress
+    from fleet.deploy.rim import Rim
     from fleet.effects.commands import Commands
+    from fleet.facts.host_facts import HostFacts
     from fleet.profiles.kinds import Deployment
 
 FILE = "rows.jsonl"
@@ -36,24 +44,29 @@ _FLASH = {"on": "1", "off": "0"}
 
 def bench_raw(
     deployment: Deployment,
-    model: str,
     *,
     folder: ResultsFolder,
-    commands: Commands,
-    clock: Clock,
+    rim: Rim,
+    tell: Progress,
     repetitions: int = REPETITIONS,
 ) -> tuple[RawRow, ...]:
-    """Run llama-bench on the file `model` with the deployment's settings; keep its rows.
+    """Run llama-bench with the deployment's model and settings; keep its rows.
 
-    Raises `OutsideError` when there is no llama-bench or it measured nothing.
+    A missing image is made or pulled; in it llama-bench has the accelerators in use. Raises
+    `OutsideError` when there is no llama-bench or it measured nothing.
     """
+    model = str(ensure_model(deployment.model, rim=rim, progress=tell).path)
+    if runtime_of(deployment) == "podman":
+        ensure_image(deployment, rim=rim, progress=tell)
     words = bench_words(deployment, model, repetitions)
+    programs = programs_for(deployment, model, probe_host(rim.commands, LOCAL))
+    tell("llama-bench")
     with folder.locked():
         folder.refuse_used("raw")
-        rows, argv = _run(deployment, model, words, commands)
+        rows, argv = _run(programs, deployment, words, rim.commands)
         folder.write_run({
             "suite": "raw", "fleet": __version__, "deployment": deployment.name, "argv": argv,
-            "started": clock.now().isoformat(timespec="seconds"),
+            "started": rim.clock.now().isoformat(timespec="seconds"),
         })  # fmt: skip
         for row in rows:
             folder.add_line(FILE, asdict(row))
@@ -83,9 +96,12 @@ def bench_words(deployment: Deployment, model: str, repetitions: int) -> tuple[s
 
 
 def _run(
-    deployment: Deployment, model: str, words: Sequence[str], commands: Commands
+    programs: Sequence[tuple[str, ...]],
+    deployment: Deployment,
+    words: Sequence[str],
+    commands: Commands,
 ) -> tuple[tuple[RawRow, ...], list[str]]:
-    for program in _programs(deployment.engine.image, model):
+    for program in programs:
         argv = (*program, *words)
         said = commands.run(argv)
         if said.code in NOT_THERE or "executable file" in said.stderr:
@@ -98,8 +114,15 @@ def _run(
     )
 
 
-def _programs(image: str | None, model: str) -> tuple[tuple[str, ...], ...]:
-    return (*(programs_in(image, model) if image else ()), ("llama-bench",))
+def programs_for(
+    deployment: Deployment, model: str, host: HostFacts
+) -> tuple[tuple[str, ...], ...]:
+    """Return how llama-bench may be run for the deployment: in its image, then from PATH."""
+    image = image_of(deployment)
+    settings = {n: s.value for n, s in deployment.settings.items() if s.value is not None}
+    devices = container_devices(host, settings, fabric=False)
+    more = [word for device in devices for word in ("--device", device)]
+    return (*(programs_in(image, model, *more) if image else ()), ("llama-bench",))
 
 
 def programs_in(image: str, model: str, *more: str) -> tuple[tuple[str, ...], ...]:

@@ -35,7 +35,6 @@ from fleet.cli.options import Json, Profiles, Sets, profile_names
 from fleet.cli.output import note, print_json
 from fleet.cli.progress_line import progress_line
 from fleet.deploy.look import client_of, last_server
-from fleet.deploy.model_files import ensure_model
 from fleet.deploy.rim import Rim
 from fleet.deploy.trial_server import trial_server
 from fleet.effects.folders import state_folder
@@ -213,13 +212,7 @@ def _load(options: Mapping[str, Any], folder: ResultsFolder, tell: Progress) -> 
 
 def _raw(options: Mapping[str, Any], folder: ResultsFolder, tell: Progress) -> Answer:
     _only_name(options)
-    rim = Rim()
-    deployment = _deployments(options)[0]
-    model = ensure_model(deployment.model, rim=rim, progress=tell)
-    tell("llama-bench")
-    rows = bench_raw(
-        deployment, str(model.path), folder=folder, commands=rim.commands, clock=rim.clock
-    )
+    rows = bench_raw(_deployments(options)[0], folder=folder, rim=Rim(), tell=tell)
     answer = {"folder": str(folder.path), "suite": "raw", "rows": [asdict(row) for row in rows]}
     return answer, partial(print_raw, rows)
 
