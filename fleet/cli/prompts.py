@@ -172,7 +172,7 @@ def _requests(source: str) -> tuple[Request, ...]:
     if not path.exists():
         path = capture_file(source, Rim())
         if not path.exists():
-            fix = f"`fleet prompts capture {source} on` records requests"
+            fix = "name a file, a folder, or a deployment with `fleet prompts capture NAME on`"
             raise UserError("no such file, and nothing was captured", where=source, fix=fix)
     return _file(path)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,9 @@ from fleet.cli.compile import BuildChoice, compile_for
 from fleet.cli.load import load_deployment
 from fleet.cli.options import Json, Name, Profiles, Sets
 from fleet.cli.output import console, note, print_json, print_table
+from fleet.compiler.compile_deployment import runtime_of
+from fleet.deploy.prepare import prepare
+from fleet.deploy.rim import Rim
 from fleet.errors import FleetError
 
 if TYPE_CHECKING:
@@ -29,7 +33,7 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a deployment's resolved settings, and why they are so."""
-    deployment = load_deployment(name, profiles=profiles or (), sets=sets or ())
+    deployment = _tuned(load_deployment(name, profiles=profiles or (), sets=sets or ()))
     if as_json:
         print_json({"deployment": deployment.name, "settings": _settings_json(deployment)})
         return
@@ -38,6 +42,21 @@ def show(
     columns = ("setting", "value", "layer", "from") if why else ("setting", "value")
     rows = [*_written(deployment), *_completed(deployment)]
     print_table(columns, (row[: len(columns)] for row in sorted(rows)))
+
+
+def _tuned(deployment: Deployment) -> Deployment:
+    """Return the deployment with the tuned profile that holds on this machine, if one does."""
+    if deployment.hosts or not deployment.tuned_candidates:
+        return deployment
+    runtime = runtime_of(deployment)
+    try:
+        found = prepare(
+            deployment, runtime=runtime, rim=Rim(), progress=lambda _: None, here_only=True
+        )
+    except FleetError as error:
+        note(f"whether a tuned profile holds here is not known: {error}")
+        return deployment
+    return replace(deployment, settings=found.deployment.settings, tuned=found.deployment.tuned)
 
 
 def _settings_json(deployment: Deployment) -> dict[str, dict[str, object]]:
@@ -61,7 +80,9 @@ def _head(deployment: Deployment) -> Iterator[tuple[object, ...]]:
             yield kind, profile.name, profile.place
     yield "hosts", ", ".join(host.name for host in deployment.hosts) or "this machine", None
     for tuned in deployment.tuned_candidates:
-        yield "tuned", f"{tuned.name} for {tuned.build} on host {tuned.fingerprint}", tuned.place
+        holds = "" if tuned == deployment.tuned else ", does not hold here"
+        told = f"{tuned.name} for {tuned.build} on host {tuned.fingerprint}{holds}"
+        yield "tuned", told, tuned.place
 
 
 def _written(deployment: Deployment) -> Iterator[tuple[str, str, str, str]]:

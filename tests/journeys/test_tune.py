@@ -82,6 +82,8 @@ def test_a_bad_start_is_found_kept_used_and_told_stale(home: Path) -> None:
     assert again.code == 0, again.err
     assert "tuned profile applied: slow-pp" in again.out
     assert tuned_now() == "matches"
+    shown = fleet("show", "slow", "--json").json["settings"]["ubatch_size"]
+    assert (shown["layer"], shown["file"]) == ("tuned", str(profile))
     running = fleet("status", "slow", "--json").json["servers"][0]
     assert running["drift"] == []
 
@@ -98,6 +100,7 @@ def test_a_bad_start_is_found_kept_used_and_told_stale(home: Path) -> None:
     kept = yaml.safe_load(profile.read_text())
     write(profile, **{**kept, "build": "b1"})
     assert tuned_now() == "stale"
+    assert "does not hold here" in fleet("show", "slow").out
 
 
 def tuned_now() -> str | None:
