@@ -15,10 +15,9 @@ from fleet.cli.load import load_deployment
 from fleet.cli.options import Json, Name, Profiles
 from fleet.cli.output import print_json, print_table
 from fleet.deploy.capture import capture_file, capture_state, forget, start_capture, stop_capture
-from fleet.deploy.launch_memory import careful_memory
 from fleet.deploy.look import client_of, last_server
 from fleet.deploy.model_files import find_model
-from fleet.deploy.prime import prime as prime_server
+from fleet.deploy.prime_running import build_of, prime_running, shape_of
 from fleet.deploy.rim import Rim
 from fleet.deploy.trial_server import trial_server
 from fleet.diagnose.fix_overlay import overlay
@@ -26,21 +25,17 @@ from fleet.diagnose.prompts.analysis import Analysis, analysis_json, analyze
 from fleet.diagnose.prompts.placement import Memory, memory_of
 from fleet.diagnose.prompts.requests import Request, parse_requests
 from fleet.diagnose.prompts.tokens import Estimate, Tokenizer
-from fleet.effects.files import read_text, write_atomically
+from fleet.effects.files import write_atomically
 from fleet.effects.installed import embedded_build
 from fleet.errors import FleetError, UserError
-from fleet.facts.architecture_records import model_facts_from_record
-from fleet.facts.known_builds import build_facts
 from fleet.observe.engine_tokenizer import EngineTokenizer
 from fleet.profiles.model_file import HUGGING_FACE, is_model
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fleet.deploy.prime import PrimeReport
     from fleet.facts.build_facts import BuildFacts
-    from fleet.facts.model_facts import ModelFacts
-    from fleet.profiles.kinds import Deployment, ModelProfile
+    from fleet.profiles.kinds import Deployment
     from fleet.profiles.settings_table import SettingScalar
 
 LARGEST_TO_LOAD = 8 << 30  # bytes; a larger model takes too long for a count of tokens
@@ -95,7 +90,9 @@ def prime(
     name: Name, fix_out: FixOut = None, profiles: Profiles = None, as_json: Json = False
 ) -> None:
     """Send the deployment's shared prefix to every slot, and prove by a probe that it helps."""
-    report = _prime(load_deployment(name, profiles=profiles or []))
+    rim = Rim()
+    deployment = load_deployment(name, profiles=profiles or [])
+    report = prime_running(deployment, last_server(name, rim)[1], rim)
     if fix_out is not None:
         _write_fix(fix_out, report.settings, report.why)
     if as_json:
@@ -105,21 +102,6 @@ def prime(
             f"{report.outcome}: {report.reused} of {report.prefix_tokens} tokens reused "
             f"(before: {report.before}); {report.why}\n"
         )
-
-
-def _prime(deployment: Deployment) -> PrimeReport:
-    if deployment.shared_prefix is None:
-        fix = "give the deployment a `shared_prefix:`"
-        message = "this deployment names no shared prefix"
-        raise UserError(message, where=deployment.name, fix=fix)
-    rim = Rim()
-    _, server = last_server(deployment.name, rim)
-    settings = dict(server.settings)
-    memory = careful_memory(settings, _facts(deployment.model, rim), _build(deployment))
-    return prime_server(
-        deployment.shared_prefix, client_of(server, rim), read_text=read_text, memory=memory,
-        slot_files=bool(settings.get("slot_save_path")),
-    )  # fmt: skip
 
 
 def _write_fix(path: str, settings: Mapping[str, SettingScalar], why: str) -> None:
@@ -206,7 +188,7 @@ def _reader(name: str | None, profiles: Sequence[str], running: ExitStack) -> Re
         raise UserError("no such file", where=name, fix="name a GGUF file or a deployment")
     deployment = load_deployment(name, profiles=profiles)
     settings = {key: setting.value for key, setting in deployment.settings.items()}
-    facts, build = _facts(deployment.model, rim), _build(deployment)
+    facts, build = shape_of(deployment.model, rim), build_of(deployment)
     with suppress(FleetError):
         _, server = last_server(name, rim)
         client = client_of(server, rim)
@@ -215,13 +197,6 @@ def _reader(name: str | None, profiles: Sequence[str], running: ExitStack) -> Re
             return Reader(tokenizer=EngineTokenizer(client=client), memory=memory, build=build)
     tokenizer = _embedded_tokenizer(deployment, rim, running) or Estimate()
     return Reader(tokenizer=tokenizer, memory=memory_of(settings, facts, build), build=build)
-
-
-def _build(deployment: Deployment) -> BuildFacts:
-    """Return what the deployment's build accepts, from the shipped table."""
-    engine = deployment.engine
-    number = embedded_build() if engine.engine == "embedded" else None
-    return build_facts(engine.engine, number or engine.build)
 
 
 def _embedded_tokenizer(
@@ -242,14 +217,6 @@ def _embedded_tokenizer(
         server = running.enter_context(trial_server(alone, overrides=ONLY_TOKENS, rim=rim))
         return EngineTokenizer(client=server.client, name="xllamacpp")
     return None
-
-
-def _facts(model: ModelProfile, rim: Rim) -> ModelFacts | None:
-    """Return the model's shape from its file, else from its record, else None."""
-    with suppress(UserError):
-        if (disk := find_model(model, rim)) is not None:
-            return disk.facts
-    return model_facts_from_record(model.architecture) if model.architecture else None
 
 
 def _choice(found: Analysis) -> str:
