@@ -268,7 +268,8 @@ class ServerMeasure:
             usual = sum(each.wall_ms for each in answers) / len(answers)
             self.sticks.found = replace(self.sticks.found, usual_ms=usual)
             self.sticks.on_found(self.sticks.found)
-        figures = figures_of(answers, wall_s, server.memory_bytes())
+        mixed = self.captured is not None
+        figures = figures_of(answers, wall_s, server.memory_bytes(), mixed=mixed)
         for limit in self.limits:
             figures |= limit.check(server, settings)
         return figures

@@ -29,16 +29,22 @@ class Answered:
         return max(self.wall_ms - decode, 0.0) + decode / max(self.timings.predicted_n, 1)
 
 
-def figures_of(answers: Sequence[Answered], wall_s: float, memory: int) -> dict[str, float]:
+def figures_of(
+    answers: Sequence[Answered], wall_s: float, memory: int, *, mixed: bool = False
+) -> dict[str, float]:
     """Return medians over the run's requests, totals for throughput; rates are larger-better.
 
-    `tg` counts tokens that were kept, so that a rejected draft is time lost.
+    Where requests differ in kind (`mixed`), or drafts fit some answers and not others, PP and
+    TG are those of all tokens together: a median would be one request's. `tg` counts tokens
+    that were kept, so that a rejected draft is time lost.
     """
     told = [each.timings for each in answers]
-    pp = median(_rate(one.prompt_n, one.prompt_ms) for one in told)
-    tg = median(_rate(one.predicted_n, one.predicted_ms) for one in told)
     whole = sum(one.prompt_n + one.cache_n for one in told)
     drafted = sum(one.draft_n for one in told)
+    pp = _usual([(one.prompt_n, one.prompt_ms) for one in told], together=mixed)
+    tg = _usual(
+        [(one.predicted_n, one.predicted_ms) for one in told], together=mixed or drafted > 0
+    )
     figures = {
         "pp": pp,
         "tg": tg,
@@ -61,6 +67,13 @@ def _by_length(told: Sequence[Timings]) -> dict[str, float]:
         least = 1 << max((one.prompt_n + one.cache_n).bit_length() - 1, 0)
         rates.setdefault(f"{LENGTH}{least}", []).append(_rate(one.predicted_n, one.predicted_ms))
     return {name: median(some) for name, some in rates.items()}
+
+
+def _usual(took: Sequence[tuple[int, float]], *, together: bool) -> float:
+    """Return tokens a second out of tokens and milliseconds of each request."""
+    if together:
+        return _rate(sum(tokens for tokens, _ in took), sum(ms for _, ms in took))
+    return median(_rate(tokens, ms) for tokens, ms in took)
 
 
 def _rate(tokens: int, milliseconds: float) -> float:
